@@ -1,0 +1,1 @@
+"""The collectors that come with oomcast."""

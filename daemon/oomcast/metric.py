@@ -1,0 +1,158 @@
+"""What a metric is, and how one series of it is named.
+
+A `Metric` is a row of the metric table. A collector asks it once per object for a `Series` (metric plus label
+values, with the text before the value already rendered) and then emits `Sample(series, value)` on every run.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "info", "stateset", "histogram"]
+
+_NAME = re.compile(r"oomcast_[a-z][a-z0-9_]*\Z")
+_LABEL = re.compile(r"[a-z][a-z0-9_]*\Z")
+_SUFFIX: Mapping[str, str] = {"counter": "_total", "info": "_info"}
+_NOT_BASE_UNITS = ("_ms", "_us", "_ns", "_kb", "_mb", "_gb", "_mib", "_gib", "_percent", "_minutes", "_hours")
+
+TARGET_LABELS = frozenset(
+    {"job", "instance", "node", "cluster", "namespace", "pod", "container", "endpoint", "service", "le", "quantile"}
+)
+"""Labels that scrape configurations attach to a target (or that the format reserves): a metric never uses them."""
+
+
+class MetricError(ValueError):
+    """A metric or series that breaks the naming contract: a defect in a collector, not in its input."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Metric:
+    """One row of the metric table.
+
+    name: as scraped, with its suffix (`_total` for counters, `_info` for info). labels: in the order that
+    `series()` takes their values. max_series: how many series of it may leave one collector; what is above is
+    dropped and counted. states: the values of a state set. absent: when there is no series, for docs/metrics.md.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    max_series: int = 1000
+    states: tuple[str, ...] = ()
+    absent: str = ""
+
+    def __post_init__(self) -> None:
+        suffix = _SUFFIX.get(self.kind, "")
+        if not _NAME.match(self.name) or not self.name.endswith(suffix):
+            raise MetricError(f"{self.name}: a {self.kind} is named oomcast_…{suffix}")
+        if self.kind not in _SUFFIX and self.name.endswith(tuple(_SUFFIX.values())):
+            raise MetricError(f"{self.name}: the suffix belongs to another kind than {self.kind}")
+        if self.name.removesuffix(suffix).endswith(_NOT_BASE_UNITS):
+            raise MetricError(f"{self.name}: base units only (_bytes, _seconds, _ratio)")
+        for label in self.labels:
+            if not _LABEL.match(label) or label in TARGET_LABELS:
+                raise MetricError(f"{self.name}: label {label!r} is malformed or belongs to the scrape target")
+        if len(set(self.labels)) != len(self.labels):
+            raise MetricError(f"{self.name}: a label is named twice")
+        if bool(self.states) != (self.kind == "stateset") or not self.help:
+            raise MetricError(f"{self.name}: needs a help text, and states if and only if it is a state set")
+
+    @property
+    def family(self) -> str:
+        """The OpenMetrics family name: the name without the suffix of its kind."""
+        return self.name.removesuffix(_SUFFIX.get(self.kind, ""))
+
+    def series(self, *values: str) -> "Series":
+        """The series with these label values, in the order of `labels`; an empty value leaves its label out.
+
+        Raises MetricError when the number of values differs from the number of labels.
+        """
+        if len(values) != len(self.labels):
+            raise MetricError(f"{self.name}: labels {self.labels} got {len(values)} values")
+        return Series(self, values)
+
+
+class Series:
+    """A metric with its label values. `head` is the exposition text up to the value, `labels` the pairs that
+    are not empty, sorted by name as the text format of prometheus_client has them."""
+
+    __slots__ = ("_line", "_value", "head", "labels", "metric")
+
+    def __init__(self, metric: Metric, values: tuple[str, ...]) -> None:
+        self.metric = metric
+        pairs = sorted((k, _utf8(v)) for k, v in zip(metric.labels, values, strict=True) if v)
+        self.labels: tuple[tuple[str, str], ...] = tuple(pairs)
+        self.head = metric.name + label_text(self.labels) + " "
+        # The last value and its line: most series of most snapshots repeat, and formatting is what costs.
+        self._value: object = None
+        self._line = ""
+
+    def line(self, value: float) -> str:
+        """The exposition line of this series with `value`, newline included."""
+        if value == self._value:
+            return self._line
+        line = f"{self.head}{go_float(value)}\n"
+        self._line = line
+        self._value = value
+        return line
+
+    def __repr__(self) -> str:
+        return f"<Series {self.head.strip()}>"
+
+
+class Histogram(NamedTuple):
+    """buckets: (upper bound as text, cumulative count), ending at "+Inf"; exemplars by upper bound."""
+
+    buckets: tuple[tuple[str, float], ...]
+    sum: float
+    exemplars: Mapping[str, "Exemplar"] = {}
+
+
+class Exemplar(NamedTuple):
+    """labels: at most 128 characters in all (OpenMetrics). time: UTC seconds, or None."""
+
+    labels: Mapping[str, str]
+    value: float
+    time: float | None = None
+
+
+class Sample(NamedTuple):
+    """One value of one series. value: a number; for a state set the name of its state; for a histogram a
+    `Histogram`. created: UTC seconds at which a counter began at 0, if that is known."""
+
+    series: Series
+    value: float | str | Histogram
+    created: float | None = None
+    exemplar: Exemplar | None = None
+
+
+def label_text(pairs: tuple[tuple[str, str], ...]) -> str:
+    """`{a="b",c="d"}` with the values escaped, or nothing without labels."""
+    if not pairs:
+        return ""
+    return "{" + ",".join(f'{k}="{escape(v)}"' for k, v in pairs) + "}"
+
+
+def escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def go_float(value: float) -> str:
+    """The number as prometheus_client writes it: Go's notation, exponents from 1e+06 on."""
+    text = repr(float(value))
+    if text[-1] == "f":
+        return "+Inf" if value > 0 else "-Inf"
+    if text == "nan":
+        return "NaN"
+    dot = text.find(".")
+    if dot > 6 and value > 0:
+        mantissa = f"{text[0]}.{text[1:dot]}{text[dot + 1 :]}".rstrip("0.")
+        return f"{mantissa}e+{dot - 1:02d}"
+    return text
+
+
+def _utf8(value: str) -> str:
+    # Paths from the kernel may hold any byte; a lone surrogate would make the whole scrape unencodable.
+    return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode("utf-8")
