@@ -11,7 +11,8 @@ from typing import Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "info", "stateset", "histogram"]
 
-_NAME = re.compile(r"oomcast_[a-z][a-z0-9_]*\Z")
+# process_…: the names every Prometheus client uses for its own process, which dashboards rely on.
+_NAME = re.compile(r"(oomcast|process)_[a-z][a-z0-9_]*\Z")
 _LABEL = re.compile(r"[a-z][a-z0-9_]*\Z")
 _SUFFIX: Mapping[str, str] = {"counter": "_total", "info": "_info"}
 _NOT_BASE_UNITS = ("_ms", "_us", "_ns", "_kb", "_mb", "_gb", "_mib", "_gib", "_percent", "_minutes", "_hours")
