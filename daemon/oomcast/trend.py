@@ -1,0 +1,116 @@
+"""The recent past of one level, and how fast it rises."""
+
+import math
+from array import array
+from statistics import median
+
+RECENT_POINTS = 128
+COARSE_POINTS = 60
+COARSE_SECONDS = 10.0
+_SHORT_WINDOWS = (4.0, 10.0)
+"""Seconds. The shortest notices a ramp, the longer one steadies it; the steepest of them counts."""
+
+_MINUTE = 60.0
+_LEAST_POINTS = 4
+_LEAST_SECONDS = 2.0
+_POINTS_PER_FIT = 16
+"""A fit looks at every pair of points, so more points cost their square; 16 spread over the window do."""
+
+
+class Trend:
+    """A ring of recent points at whatever rate they come, and one of coarse points every ten seconds (10 minutes).
+
+    Arrays of doubles, grown as needed: two thousand levels of tuples would not fit the memory budget.
+    """
+
+    __slots__ = ("_coarse", "_recent")
+
+    def __init__(self) -> None:
+        self._recent = _Ring(RECENT_POINTS)
+        self._coarse = _Ring(COARSE_POINTS)
+
+    def add(self, at: float, used: float) -> None:
+        """at: monotonic seconds, in ascending order (an earlier one is ignored); used: in the level's unit."""
+        if self._recent.size and at <= self._recent.last_time():
+            return
+        self._recent.add(at, used)
+        if not self._coarse.size or at - self._coarse.last_time() >= COARSE_SECONDS:
+            self._coarse.add(at, used)
+
+    def known(self) -> bool:
+        """Whether there are enough points to say anything, +Inf included."""
+        points = self._recent.since(-math.inf)
+        return len(points) >= _LEAST_POINTS and points[-1][0] - points[0][0] >= _LEAST_SECONDS
+
+    def rise(self, noise: float) -> float:
+        """Units per second that the level rises by, 0.0 for a level that does not.
+
+        Theil-Sen (the median of the slopes of all pairs of points), so that one step or one bad reading does not
+        make a trend. A window whose rise stays within `noise` has none.
+        """
+        last = self._recent.last_time()
+        slopes = [self._slope(self._recent.since(last - seconds), noise) for seconds in _SHORT_WINDOWS]
+        if min(slopes) < 0:
+            return 0.0
+        # A leak too slow for the short windows shows in the coarse ones; a fast ramp shows in the short ones first.
+        minute = self._slope(self._coarse.since(last - _MINUTE), noise)
+        longest = self._slope(self._coarse.since(-math.inf), noise)
+        if minute <= 0 and longest * _MINUTE > noise:
+            longest = 0.0  # It rose once (a model was loaded) and stands: the last minute would show a leak this fast.
+        return max(*slopes, minute, longest, 0.0)
+
+    @staticmethod
+    def _slope(points: list[tuple[float, float]], noise: float) -> float:
+        if len(points) < _LEAST_POINTS or points[-1][0] - points[0][0] < _LEAST_SECONDS:
+            return 0.0
+        if max(used for _, used in points) - min(used for _, used in points) <= noise:
+            return 0.0
+        return theil_sen(points)
+
+
+def theil_sen(points: list[tuple[float, float]]) -> float:
+    """The median slope over all pairs of at most 16 of the points, the newest always among them."""
+    step = -(-len(points) // _POINTS_PER_FIT)
+    some = points[::-1][::step]
+    return median(
+        (some[i][1] - some[j][1]) / (some[i][0] - some[j][0]) for i in range(len(some)) for j in range(i + 1, len(some))
+    )
+
+
+class _Ring:
+    __slots__ = ("_at", "_capacity", "_times", "_values")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._times = array("d")
+        self._values = array("d")
+        self._at = 0
+
+    @property
+    def size(self) -> int:
+        return len(self._times)
+
+    def add(self, at: float, value: float) -> None:
+        if len(self._times) < self._capacity:
+            self._times.append(at)
+            self._values.append(value)
+        else:
+            self._times[self._at] = at
+            self._values[self._at] = value
+            self._at = (self._at + 1) % self._capacity
+
+    def last_time(self) -> float:
+        return self._times[self._at - 1]
+
+    def since(self, at: float) -> list[tuple[float, float]]:
+        """The points from `at` on, oldest first."""
+        times, values = self._times, self._values
+        i = self._at - 1
+        found: list[tuple[float, float]] = []
+        for _ in range(len(times)):
+            if times[i] < at:
+                break
+            found.append((times[i], values[i]))
+            i -= 1
+        found.reverse()
+        return found
