@@ -1,0 +1,64 @@
+# Every target sets up what it needs, and says so when that takes something from the distribution.
+# ARGS is handed on: make test ARGS="-k forecast", make run ARGS="--help". PYTHON=python3.12 chooses another interpreter.
+
+MAKEFLAGS += --no-print-directory
+BIN := .venv/bin
+SCRIPTS := scripts/setup scripts/apt-install .ci/run
+# From the environment PYTHON is only a fallback, see scripts/setup.
+ifeq ($(origin PYTHON),command line)
+SETUP_PYTHON := $(PYTHON)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev setup-prometheus run test e2e lint format types secrets secrets-baseline check lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## make .venv with the daemon in it (.venv/bin/oomcast)
+	@scripts/setup run $(SETUP_PYTHON)
+
+setup-dev: ## the same, with what tests and checks need
+	@scripts/setup dev $(SETUP_PYTHON)
+
+# A machine that cannot have Prometheus runs the other tests: those that need it skip, and say so.
+setup-prometheus:
+	@scripts/setup prometheus || echo "setup: going on without Prometheus" >&2
+
+run: setup ## run the daemon in the foreground; Ctrl-C ends it
+	@$(BIN)/oomcast run $(ARGS)
+
+test: setup-dev setup-prometheus ## run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+e2e: setup-dev setup-prometheus ## run the tests that start the real daemon
+	@$(BIN)/python -m pytest tests/e2e $(ARGS)
+
+lint: setup-dev ## check style: ruff, and shellcheck where it is installed
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
+
+format: setup-dev ## format the code, and fix what ruff can fix
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: setup-dev ## check types: mypy --strict
+	@$(BIN)/mypy
+
+secrets: setup-dev ## fail on a secret that is not in .secrets.baseline
+	@git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do [ ! -f "$$f" ] || printf "%s\0" "$$f"; done' sh \
+	  | xargs -0 $(BIN)/detect-secrets-hook --no-verify --baseline .secrets.baseline
+	@echo "no new secrets"
+
+secrets-baseline: setup-dev ## rewrite .secrets.baseline, to be reviewed
+	@$(BIN)/detect-secrets scan --no-verify --baseline .secrets.baseline
+
+check: lint types secrets test ## everything that CI checks
+
+lock: setup-dev ## rewrite constraints.txt with the newest versions
+	@$(BIN)/python scripts/lock.py
+
+clean: ## remove .venv and all that tools left behind
+	@rm -rf .venv build dist oomcast.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find daemon collectors tests scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,143 @@
+"""What a test may need of the machine beyond Python, and what happens where it is not there.
+
+A test says `@needs("cgroup")` (or `pytestmark = needs("cgroup")`, or `require("cgroup")` half way through). Where that
+is missing it skips and says why; a machine that must have it lists it in OOMCAST_REQUIRE ("cgroup,prometheus"), and
+there it fails, so that a broken set-up cannot pass as a skip.
+"""
+
+import functools
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+VARIABLE = "OOMCAST_REQUIRE"
+
+
+def needs(*names: str) -> pytest.MarkDecorator:
+    """The mark for a test that runs only where all `names` are available. Raises ValueError on an unknown name."""
+    for name in names:
+        _known(name)
+    return pytest.mark.needs(*names)
+
+
+def require(name: str) -> None:
+    """Skips the running test if `name` is missing here, or fails it if OOMCAST_REQUIRE lists it."""
+    reason = missing(name)
+    if reason is None:
+        return
+    if name in required(os.environ):
+        pytest.fail(f"{VARIABLE} lists {name}, but: {reason}", pytrace=False)
+    pytest.skip(f"needs {name}: {reason}")
+
+
+def required(environ: Mapping[str, str]) -> frozenset[str]:
+    """The names in OOMCAST_REQUIRE. Raises ValueError on one that is unknown: a typo must not switch a check off."""
+    names = frozenset(name.strip() for name in environ.get(VARIABLE, "").split(",") if name.strip())
+    for name in names:
+        _known(name)
+    return names
+
+
+@functools.cache
+def missing(name: str) -> str | None:
+    """Why `name` is not available on this machine, or None if it is. Probed once per process."""
+    return PROBES[_known(name)]()
+
+
+def memory_mount() -> tuple[int, Path] | None:
+    """The cgroup version (1 or 2) and mount point of the hierarchy with the memory controller, or None."""
+    for path, kind, options in _mounts():
+        if kind == "cgroup" and "memory" in options:
+            return 1, path
+        if kind == "cgroup2" and "memory" in _text(path / "cgroup.controllers").split():
+            return 2, path
+    return None
+
+
+def main() -> int:
+    """Prints a line for each name with what this machine can do."""
+    for name in PROBES:
+        sys.stdout.write(f"{name}: {missing(name) or 'available'}\n")
+    return 0
+
+
+def _known(name: str) -> str:
+    if name not in PROBES:
+        raise ValueError(f"unknown requirement {name!r}, known are: {', '.join(PROBES)}")
+    return name
+
+
+def _cgroup() -> str | None:
+    if os.geteuid() != 0:
+        return "making cgroups takes root"
+    mount = memory_mount()
+    if mount is None:
+        return "no cgroup hierarchy with the memory controller is mounted"
+    version, root = mount
+    child = root / f"oomcast-probe-{os.getpid()}"
+    try:
+        child.mkdir()
+    except OSError as error:
+        return f"no cgroup can be made below {root}: {error.strerror}"
+    # A v2 child has these files only if its parent delegates the controller; changing that is not a probe's business.
+    limit = child / ("memory.limit_in_bytes" if version == 1 else "memory.max")
+    reason = None if limit.exists() else f"a cgroup below {root} gets no {limit.name}"
+    child.rmdir()
+    return reason
+
+
+def _prometheus() -> str | None:
+    return _commands("prometheus", "promtool", "prometheus-alertmanager", "amtool")
+
+
+def _ebpf() -> str | None:
+    if os.geteuid() != 0:
+        return "loading eBPF programs takes root"
+    # Debian's python3-bpfcc; the bcc of the Python package index is something else.
+    if not Path("/usr/lib/python3/dist-packages/bcc/libbcc.py").exists():
+        return "BCC (the package python3-bpfcc) is not installed"
+    if not any(Path(path, "events").is_dir() for path in ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")):
+        return "tracefs is not mounted"
+    return None
+
+
+def _vm() -> str | None:
+    return _commands(f"qemu-system-{os.uname().machine}", "busybox")
+
+
+def _engines() -> str | None:
+    engines = ("vllm", "sglang", "llama-server")
+    return None if any(map(shutil.which, engines)) else f"no inference engine ({', '.join(engines)}) on the PATH"
+
+
+def _commands(*names: str) -> str | None:
+    absent = [name for name in names if shutil.which(name) is None]
+    return f"not on the PATH: {', '.join(absent)}" if absent else None
+
+
+def _mounts() -> Iterator[tuple[Path, str, list[str]]]:
+    """Mount point, file system and its options, of each line of mountinfo."""
+    for line in _text(Path("/proc/self/mountinfo")).splitlines():
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        yield Path(before.split(" ")[4]), kind, options.split(",")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
+    {"cgroup": _cgroup, "prometheus": _prometheus, "ebpf": _ebpf, "vm": _vm, "engines": _engines}
+)
+
+if __name__ == "__main__":
+    raise SystemExit(main())
