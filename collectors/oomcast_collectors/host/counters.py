@@ -4,7 +4,7 @@ import logging
 from dataclasses import dataclass
 
 from oomcast.metric import Metric, Sample, Series
-from oomcast_collectors.host.files import Parsed, number, whole_lines
+from oomcast_collectors.host.files import Parsed, line_pattern, number, whole_lines
 
 RESOURCES = ("cpu", "memory", "io", "irq")
 
@@ -76,29 +76,21 @@ _ROWS: tuple[tuple[Metric, tuple[str, ...], str], ...] = (
 
 # Anonymous pages had no workingset before 5.9, so the one counter of then is the file counter of now.
 _FIELDS = {row[2].encode(): row[2] for row in _ROWS} | {b"workingset_refault": "workingset_refault_file"}
+_ZONES = tuple(b"allocstall_" + zone for zone in (b"dma", b"dma32", b"normal", b"high", b"movable", b"device"))
+_LINE = line_pattern((*_FIELDS, *_ZONES), rb"(?: .*)?")
 
 
 def parse_vmstat(data: bytes) -> Parsed:
     """The counters that oomcast uses; the zones of allocstall summed up, and left out if one of them is malformed."""
     lines, malformed = whole_lines(data)
     values: dict[str, int] = {}
-    for line in lines:
-        name, _, text = line.partition(b" ")
-        field = _FIELDS.get(name)
-        zone = field is None and name.startswith(b"allocstall_")
-        if field is None and not zone:
-            continue
-        value = number(text)
-        if zone:
-            if value is None:
-                malformed.add(ALLOCSTALL)
-            else:
-                values[ALLOCSTALL] = values.get(ALLOCSTALL, 0) + value
-        elif field is not None:
-            if value is None or field in values:
-                malformed.add(field)
-            else:
-                values[field] = value
+    for name, text in _LINE.findall(lines):
+        field = _FIELDS.get(name, ALLOCSTALL)
+        value = number(text[1:])
+        if value is None or (field in values and field != ALLOCSTALL):
+            malformed.add(field)
+        else:
+            values[field] = values.get(field, 0) + value
     if ALLOCSTALL in malformed:
         values.pop(ALLOCSTALL, None)
     return Parsed(values, frozenset(malformed))
@@ -108,7 +100,7 @@ def parse_pressure(data: bytes) -> Parsed:
     """The microseconds in `total=` by kind, "some" or "full"."""
     lines, malformed = whole_lines(data)
     values: dict[str, int] = {}
-    for line in lines:
+    for line in lines.splitlines():
         words = line.split()
         kind = words[0].decode("ascii", "replace") if words else ""
         if kind not in ("some", "full"):

@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,7 +92,16 @@ def kibibytes(text: bytes) -> int | None:
     return None if value is None or value > _MOST >> 10 else value << 10
 
 
-def whole_lines(data: bytes) -> tuple[list[bytes], set[str]]:
-    """The lines that end in a newline, and `CUT_LINE` as malformed if there is text after the last one."""
-    lines = data.split(b"\n")
-    return lines, {CUT_LINE} if lines.pop() else set()
+def whole_lines(data: bytes) -> tuple[bytes, set[str]]:
+    """A newline and `data` up to its last newline, and `CUT_LINE` as malformed if there is text after that."""
+    end = data.rfind(b"\n") + 1
+    return b"\n" + data[:end], {CUT_LINE} if end < len(data) else set()
+
+
+def line_pattern(names: Iterable[bytes], rest: bytes) -> re.Pattern[bytes]:
+    """Finds, in `whole_lines()`, those that start with one of `names` and go on as `rest` says: (name, rest) by findall.
+
+    That takes a third of the time of splitting 190 lines in Python; a leading \\n lets the engine jump from line to
+    line, which it does not do for ^.
+    """
+    return re.compile(rb"\n(" + b"|".join(map(re.escape, names)) + rb")(" + rest + rb")(?=\n)")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from oomcast.contract import Level
 from oomcast.metric import Metric, Sample, Series
-from oomcast_collectors.host.files import Parsed, kibibytes, number, whole_lines
+from oomcast_collectors.host.files import Parsed, kibibytes, line_pattern, number, whole_lines
 
 _PAGES = frozenset({"HugePages_Total", "HugePages_Free"})
 _LOW = re.compile(rb"^ +low +(\d{1,15})$", re.MULTILINE)
@@ -56,6 +56,7 @@ ROWS: tuple[Row, ...] = (
 )
 
 _FIELDS = {f.encode(): f for row in ROWS for f in row.fields} | {b"Hugepagesize": "Hugepagesize"}
+_LINE = line_pattern(_FIELDS, rb":.*")
 
 
 class MemorySamples:
@@ -79,13 +80,10 @@ def parse_meminfo(data: bytes) -> Parsed:
     """The fields that oomcast uses, in bytes. A field that comes twice counts as malformed from its second line on."""
     lines, malformed = whole_lines(data)
     values: dict[str, int] = {}
-    for line in lines:
-        name, colon, text = line.partition(b":")
-        field = _FIELDS.get(name)
-        if field is None:
-            continue
-        value = number(text.strip()) if field in _PAGES else kibibytes(text)
-        if value is None or field in values or not colon:
+    for name, text in _LINE.findall(lines):
+        field = _FIELDS[name]
+        value = number(text[1:].strip()) if field in _PAGES else kibibytes(text[1:])
+        if value is None or field in values:
             malformed.add(field)
         else:
             values[field] = value

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from oomcast.clock import Clock
 from oomcast.contract import Roots
 from oomcast.metric import Metric, Sample, Series
-from oomcast_collectors.host.files import READ_LIMIT, Parsed, kibibytes, read_once, whole_lines
+from oomcast_collectors.host.files import READ_LIMIT, Parsed, kibibytes, line_pattern, read_once, whole_lines
 from oomcast_collectors.host.processes import Found, ProcessFinder, parse_stat
 
 _ABSENT = "no process matches, processes cannot be listed, or a line of one of them is malformed"
@@ -61,6 +61,7 @@ METRICS = (RESIDENT, SWAP, LOCKED, FAULTS, COUNT, LEFT_OUT)
 
 _KINDS = {"RssAnon": "anon", "RssFile": "file", "RssShmem": "shmem"}
 _FIELDS = {f.encode(): f for f in (*_KINDS, "VmSwap", "VmLck", "VmSize")}
+_LINE = line_pattern(_FIELDS, rb":.*")
 
 
 class Scan(NamedTuple):
@@ -182,12 +183,9 @@ def parse_status(data: bytes) -> Parsed:
     """The memory fields of /proc/PID/status in bytes; a process without an address space has none of them."""
     lines, malformed = whole_lines(data)
     values: dict[str, int] = {}
-    for line in lines:
-        name, _, text = line.partition(b":")
-        known = _FIELDS.get(name)
-        if known is None:
-            continue
-        value = kibibytes(text)
+    for name, text in _LINE.findall(lines):
+        known = _FIELDS[name]
+        value = kibibytes(text[1:])
         if value is None or known in values:
             malformed.add(known)
         else:
