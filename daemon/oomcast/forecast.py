@@ -53,10 +53,11 @@ class Forecaster:
                     del tracks[key]
                 _bind(tracks.values())
 
-    def forget(self, source: str) -> None:
-        """The source has nothing to say any more; what it said is history."""
+    def pause(self, source: str) -> None:
+        """The source has nothing to say for now: no series until it reports again. Its past is kept."""
         with self._lock:
-            self._sources.pop(source, None)
+            for track in self._sources.get(source, {}).values():
+                track.remaining = None
 
     def samples(self) -> list[Sample]:
         """One sample per binding level that has been watched long enough."""

@@ -115,8 +115,10 @@ def test_a_level_that_went_away_has_no_series_and_a_partial_reading_takes_none_a
     assert set(remaining(forecaster)) == {"/a", "/b"}
     forecaster.observe("cgroup", [level(MIB, name="/a")], 7.0, whole=True)
     assert set(remaining(forecaster)) == {"/a"}
-    forecaster.forget("cgroup")
+    forecaster.pause("cgroup")
     assert remaining(forecaster) == {}
+    forecaster.observe("cgroup", [level(MIB, name="/a")], 8.0, whole=True)
+    assert set(remaining(forecaster)) == {"/a"}
 
 
 def test_above_its_limit_the_time_is_zero_while_it_rises() -> None:

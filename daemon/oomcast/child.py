@@ -1,0 +1,49 @@
+"""A child process that cannot outlive the daemon's patience, nor leave children of its own behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from typing import IO
+
+from oomcast.clock import Clock
+
+_TERM_SHARE = 0.5
+
+
+class Child:
+    """Runs `argv` in a session of its own, so that its whole process group can be ended at once."""
+
+    def __init__(self, argv: Sequence[str], clock: Clock) -> None:
+        self._clock = clock
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, close_fds=True
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stdout(self) -> IO[bytes]:
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def stop(self, deadline: float) -> None:
+        """SIGTERM to the group, SIGKILL after half of the time until the monotonic `deadline`."""
+        left = max(deadline - self._clock.monotonic(), 0.0)
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(left * _TERM_SHARE)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            # The group outlives its leader: children that ignored the first signal end here in either case.
+            self._signal(signal.SIGKILL)
+        self._process.wait(left * (1 - _TERM_SHARE))
+        self.stdout.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)

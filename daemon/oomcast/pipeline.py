@@ -1,0 +1,61 @@
+"""Where facts go: samples to the store, levels to the forecast, events to the timeline and the reconciler."""
+
+from collections.abc import Callable
+
+from oomcast.clock import Clock
+from oomcast.contract import Facts, Level
+from oomcast.forecast import Forecaster
+from oomcast.reconcile import Reconciler
+from oomcast.store import Store
+from oomcast.timeline import Timeline
+
+FORECAST, KILLS = "forecast", "kills"
+"""Sources in the store that are derived, not collected."""
+
+
+class Pipeline:
+    """The sink of all runners. Called from collectors' threads; every part below has its own lock."""
+
+    def __init__(
+        self, store: Store, forecaster: Forecaster, timeline: Timeline, reconciler: Reconciler, clock: Clock
+    ) -> None:
+        self._store = store
+        self._forecaster = forecaster
+        self._timeline = timeline
+        self._reconciler = reconciler
+        self._clock = clock
+
+    def accept(self, source: str, facts: Facts) -> None:
+        """The whole result of one run of `source`. Raises MetricError when a sample is outside the metric table."""
+        self._store.put(source, facts.samples)
+        self._take(source, facts, whole=True)
+
+    def push(self, source: str) -> Callable[[Facts], None]:
+        """What a collector calls between its runs, with levels and events only."""
+        return lambda facts: self._take(source, facts, whole=False)
+
+    def withdraw(self, source: str) -> None:
+        self._store.drop(source)
+        self._forecaster.pause(source)
+        self._store.put(FORECAST, self._forecaster.samples())
+
+    def settle(self) -> None:
+        """About once a second: books the kills that have waited for all their witnesses."""
+        self._timeline.add(self._reconciler.settle())
+        self._store.put(KILLS, self._reconciler.samples())
+
+    def _take(self, source: str, facts: Facts, *, whole: bool) -> None:
+        if facts.levels:
+            self._forecaster.observe(source, facts.levels, self._clock.monotonic(), whole=whole)
+            self._store.put(FORECAST, self._forecaster.samples())
+            for level in facts.levels:
+                self._know(level)
+        if facts.events:
+            self._timeline.add(facts.events)
+            self._reconciler.see(facts.events)
+
+    def _know(self, level: Level) -> None:
+        # A kill counter that exists before the first kill lets increase() see that kill.
+        if level.resource == "cgroup_memory":
+            cgroup = level.labels[0][1]
+            self._reconciler.know(cgroup, cgroup)
