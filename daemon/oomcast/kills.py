@@ -1,0 +1,272 @@
+"""One tree of lower bounds on how many kills there were, and of how many have been booked.
+
+Per cgroup and for the host above them all (path ""), since the start:
+
+    known(p)  = max( what counters of the subtree report at p,  own(p) + sum of known(children) )
+    booked(p) = what was booked in p and below it
+    own(p)    = max over the witnesses of what each saw in p itself
+
+A subtree counter is a v2 memory.events; for the host also vmstat, and all victims the kernel log or eBPF listed,
+named or not. Honest witnesses make every known(p) a lower bound of the truth, and booked(p) <= known(p) holds for
+every p at all times: that is why no order of reports counts a kill twice. What p knew a delay ago and that is
+neither booked in p nor known to its children is booked to p, so everything known gets booked. A kill that an
+ancestor has booked without a name and that a descendant learns of later moves down in this tree, not in the counter.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from oomcast.contract import Event
+
+HOST = ""
+NAMING = ("kernel_log", "ebpf")
+"""Witnesses that tell of each kill by itself and at once, or never."""
+
+MAX_DEPTH = 64
+MAX_NODES = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """Seconds. They decide under which name a kill is booked, never (short of `forget`) how often.
+
+    own: a cgroup waits this long for the kernel log to name what its counter saw. children: the same while it has
+    known descendants, which may only be read in the next run. host: how long a kill may stay without any cgroup.
+    late: after this a name, or a child's counter, is no longer taken for something booked before; more than two
+    intervals of the cgroup collector. forget: as long without news a path is forgotten, and what a witness has not
+    reported by then counts as a new kill; more than the longest interval of any witness.
+    """
+
+    own: float = 2.0
+    children: float = 3.0
+    host: float = 10.0
+    late: float = 60.0
+    forget: float = 3600.0
+
+
+class Booking(NamedTuple):
+    """Kills that are booked now. path: HOST when no cgroup is known. name: the report naming the one victim.
+
+    report: what was heard of it last. witnesses: who saw it.
+    """
+
+    path: str
+    kills: int
+    name: Event | None
+    report: Event
+    witnesses: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    path: str
+    parent: "Node | None"
+    report: Event
+    own: dict[str, int] = field(default_factory=dict)
+    subtree: dict[str, int] = field(default_factory=dict)
+    known: int = 0
+    known_below: int = 0
+    booked: int = 0
+    booked_below: int = 0
+    children: int = 0
+    changed: float = 0.0
+    nameless: tuple[float, int] | None = None  # last booking here that nobody named: when, and all booked by then
+    names: deque[tuple[float, str, Event]] = field(default_factory=lambda: deque(maxlen=1000))
+    history: deque[tuple[float, int]] = field(default_factory=lambda: deque([(float("-inf"), 0)]))
+
+    def booked_here(self) -> int:
+        return self.booked - self.booked_below
+
+    def open(self) -> int:
+        """Kills to be booked to this very node; below 0 while children are about to take some over."""
+        return self.known - self.known_below - self.booked_here()
+
+    def known_at(self, time: float) -> int:
+        """`known` at that moment; forgets what was before it."""
+        while len(self.history) > 1 and self.history[1][0] <= time:
+            self.history.popleft()
+        return self.history[0][1]
+
+
+class Ledger:
+    """The tree. Not for several threads at once. `now` is monotonic and never goes back."""
+
+    def __init__(self, delays: Delays) -> None:
+        self._delays = delays
+        self._longest = max(delays.own, delays.children, delays.host)
+        self._nodes: dict[str, Node] = {}
+        self._open: dict[str, Node] = {}
+        self._bookings: list[Booking] = []
+        self._swept = float("-inf")
+
+    def __len__(self) -> int:
+        """The number of paths remembered, the host and all ancestors included."""
+        return len(self._nodes)
+
+    def own(self, path: str, witness: str, kills: int, report: Event, now: float) -> None:
+        """`witness` saw `kills` more in the cgroup itself; one of NAMING reports them one by one."""
+        node = self._node(_shallow(path), report)
+        if witness in NAMING:
+            self._give_up_waiting(node, now)
+            rank = node.own.get(witness, 0) + 1
+            # A second witness naming the same kill adds no name.
+            if rank > max(node.own.get(other, 0) for other in NAMING):
+                node.names.append((now, witness, report))
+        node.own[witness] = node.own.get(witness, 0) + kills
+        self._rise(node, report, now)
+        self._spend_names(node)
+
+    def subtree(self, path: str, witness: str, kills: int, report: Event, now: float) -> None:
+        """`witness` saw `kills` more in the cgroup or below it; with HOST anywhere."""
+        if path != _shallow(path):
+            return  # an ancestor within the depth has them too
+        node = self._node(path, report)
+        if path == HOST and witness in NAMING:
+            self._give_up_waiting(node, now)
+        node.subtree[witness] = node.subtree.get(witness, 0) + kills
+        self._rise(node, report, now)
+        self._spend_names(node)
+
+    def settle(self, now: float) -> None:
+        """Books what has waited long enough and forgets what is long over."""
+        for node in sorted(self._open.values(), key=lambda node: -len(node.path)):
+            self._spend_names(node)
+            self._book_overdue(node, now)
+            while node.names and node.open() <= 0 and node.names[0][0] < now - self._delays.host:
+                node.names.popleft()  # it named what had been booked before
+            if node.open() <= 0 and not node.names:
+                del self._open[node.path]
+        crowded = len(self._nodes) > MAX_NODES
+        if crowded or now >= self._swept + self._delays.late:
+            self._swept = now
+            self._sweep(now - (min(self._delays.late, self._delays.forget) if crowded else self._delays.forget))
+
+    def take(self) -> list[Booking]:
+        """What was booked since the last call."""
+        bookings, self._bookings = self._bookings, []
+        return bookings
+
+    def _node(self, path: str, report: Event) -> Node:
+        """The node of a path; made, with its ancestors, if need be."""
+        node = self._nodes.get(path)
+        if node is None:
+            parent = None if path == HOST else self._node(_parent(path), report)
+            node = self._nodes[path] = Node(path, parent, report)
+            if parent is not None:
+                parent.children += 1
+        return node
+
+    def _rise(self, node: Node, report: Event, now: float) -> None:
+        """Works out `known` anew, from the node upwards as far as it changes."""
+        node.report = report
+        self._open[node.path] = node
+        rising: Node | None = node
+        while rising is not None:
+            rising.changed = now
+            own = max(rising.own.values(), default=0)
+            known = max(own + rising.known_below, max(rising.subtree.values(), default=0))
+            rise = known - rising.known
+            if not rise:
+                return
+            rising.known = known
+            if rising.history[-1][0] == now:
+                rising.history.pop()
+            rising.history.append((now, known))
+            rising.known_at(now - self._longest)
+            rising = rising.parent
+            if rising is not None:
+                rising.known_below += rise
+
+    def _give_up_waiting(self, node: Node, now: float) -> None:
+        """Nameless bookings so old that this new name is none of theirs: the naming witnesses missed them."""
+        passed: Node | None = node
+        while passed is not None:
+            if passed.nameless is not None and passed.nameless[0] < now - self._delays.late:
+                level, missed_by = passed.nameless[1], passed.subtree
+                if passed.parent is not None:
+                    level, missed_by = min(level, passed.known - passed.known_below), passed.own
+                for witness in NAMING:
+                    missed_by[witness] = max(missed_by.get(witness, 0), level)
+                passed.nameless = None
+            passed = passed.parent
+
+    def _spend_names(self, node: Node) -> None:
+        """Books at once what has a name, unless an ancestor may have booked the same kill before it had one."""
+        while node.names and node.open() > 0 and _room(node):
+            _climb(node, 1)
+            self._book_named(node)
+
+    def _book_overdue(self, node: Node, now: float) -> None:
+        """Books what the node has known for the delay and that neither it nor its children account for."""
+        if node.parent is None:
+            delay = self._delays.host
+        else:
+            delay = self._delays.children if node.children else self._delays.own
+        due = node.known_at(now - delay) - node.known_below - node.booked_here()
+        if due <= 0:
+            return
+        new = _climb(node, due)
+        for _ in range(min(due - new, len(node.names))):
+            node.names.popleft()
+        while new and node.names:
+            self._book_named(node)
+            new -= 1
+        if new:
+            node.nameless = now, node.booked_here() if node.parent else node.booked
+            top = max(node.subtree.values(), default=0)
+            seen = ("cgroup",) if node.parent else tuple(sorted(w for w, n in node.subtree.items() if n == top))
+            self._bookings.append(Booking(node.path, new, None, node.report, seen))
+
+    def _book_named(self, node: Node) -> None:
+        _, witness, name = node.names.popleft()
+        counted = max(node.own.get("cgroup", 0), node.subtree.get("cgroup", 0) - node.known_below)
+        seen = (witness, "cgroup") if counted >= node.booked_here() else (witness,)
+        self._bookings.append(Booking(node.path, 1, name, name, seen))
+
+    def _sweep(self, before: float) -> None:
+        """Forgets, children first, what is booked in full and had no news since `before`."""
+        for path, node in sorted(self._nodes.items(), key=lambda item: -len(item[0])):
+            if node.children or node.changed > before or node.known != node.booked or path in self._open:
+                continue
+            # The parent's sums keep what this node knew and booked, the same number on both sides.
+            del self._nodes[path]
+            if node.parent is not None:
+                node.parent.children -= 1
+
+
+def _climb(node: Node, kills: int) -> int:
+    """Accounts `kills` to the node and its ancestors; returns how many of them nobody had booked before.
+
+    An ancestor that has booked all it knows has booked these too, then without knowing their cgroup.
+    """
+    while True:
+        node.booked += kills
+        if node.parent is None:
+            return kills
+        node.parent.booked_below += kills
+        node = node.parent
+        new = min(kills, node.known - node.booked)
+        if new < kills and node.nameless is not None:
+            node.nameless = node.nameless[0], node.nameless[1] - (kills - new)
+        if not new:
+            return 0
+        kills = new
+
+
+def _room(node: Node | None) -> bool:
+    while node is not None:
+        if node.known <= node.booked:
+            return False
+        node = node.parent
+    return True
+
+
+def _parent(path: str) -> str:
+    return HOST if path == "/" else path.rpartition("/")[0] or ("/" if path[0] == "/" else HOST)
+
+
+def _shallow(path: str) -> str:
+    if path.count("/") <= MAX_DEPTH:
+        return path
+    return "/".join(path.split("/", MAX_DEPTH + 1)[: MAX_DEPTH + 1])
