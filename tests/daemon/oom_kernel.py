@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fakes import FakeClock
-
 from oomcast.contract import Event
 from oomcast.reconcile import Reconciler
 
@@ -75,7 +74,7 @@ class Kernel:
         for second in range(int(until)):
             self._at(second + 0.5, self._run_vmstat)
             self._at(second + 0.1, self._run_cgroups)
-            self._at(second + 0.9, lambda: self.reconciler.settle() and None)
+            self._at(second + 0.9, self._settle)
         while self._todo:
             time, _, action = heapq.heappop(self._todo)
             self.clock.advance(max(0.0, self._start + time - self.clock.mono))
@@ -129,6 +128,9 @@ class Kernel:
             by_path = self.seen.named[witness]
             by_path[kill.path] = by_path.get(kill.path, 0) + 1
         self._see("oom_kill", fields)
+
+    def _settle(self) -> None:
+        self.reconciler.settle()
 
     def _run_vmstat(self) -> None:
         if self.machine.vmstat and self._vmstat > self._vmstat_read:

@@ -2,11 +2,11 @@
 
 import logging
 
-from fakes import FakeClock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.oom_kernel import LEAVES, PATHS, Kernel, Kill, Machine
+from fakes import FakeClock
 from oomcast.reconcile import Reconciler
 
 QUIET = 20  # seconds after the last kill: the delay of the host, the latest log line and a run of everything
