@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import FakeClock
@@ -92,6 +92,7 @@ def test_no_value_can_forge_a_line_or_a_field(hostile: str, written: str) -> Non
     assert json.loads(JsonLine().format(record(hostile, value=hostile)))["value"] == hostile
 
 
+@settings(deadline=None)
 @given(st.text(), st.text(min_size=1))
 def test_any_text_is_one_printable_line(text: str, key: str) -> None:
     for formatter in (Logfmt(), JsonLine()):
