@@ -1,1 +1,6 @@
-"""The collectors that come with oomcast."""
+"""The collectors that come with oomcast. One module or package each; this tuple is the only list of them."""
+
+from oomcast.contract import CollectorSpec
+from oomcast_collectors import cgroup, host, kernel_log
+
+ALL: tuple[CollectorSpec, ...] = (cgroup.SPEC, host.SPEC, kernel_log.SPEC)

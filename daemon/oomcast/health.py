@@ -87,18 +87,18 @@ _STALE_LOOP = 10.0
 class Health:
     """Facts about the running daemon, from its runners and its scheduler."""
 
-    def __init__(self, store: Store, clock: Clock, runners: Callable[[], Sequence[Runner]]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, scheduler: Scheduler, runners: Callable[[], Sequence[Runner]]
+    ) -> None:
         self._store = store
+        self._scheduler = scheduler
         self._clock = clock
         self._runners = runners
         self._started = clock.time()
-        self.scheduler: Scheduler | None = None
 
     def healthy(self) -> tuple[bool, str]:
         """Whether the scheduler's loop is alive, and its age."""
-        if self.scheduler is None:
-            return False, "the scheduler has not started"
-        age = self.scheduler.age()
+        age = self._scheduler.age()
         return age < _STALE_LOOP, f"the scheduler's loop came by {age:.1f} s ago"
 
     def ready(self) -> tuple[bool, str]:
@@ -111,8 +111,7 @@ class Health:
         for runner in self._runners():
             found += _collector(runner)
         found += [Sample(DROPPED.series(metric.name), count) for metric, count in self._store.dropped().items()]
-        if self.scheduler is not None:
-            found.append(Sample(LOOP_AGE.series(), round(self.scheduler.age(), 3)))
+        found.append(Sample(LOOP_AGE.series(), round(self._scheduler.age(), 3)))
         found += _process(self._started)
         return found
 

@@ -75,6 +75,13 @@ class Runner:
             self._settle("timeout", f"no result within {self._timeout:g} s; still waiting for it to return")
         self._sink.withdraw(self.name)
 
+    def retire(self) -> None:
+        """No result of this runner counts any more, not even that of a run that still goes on."""
+        with self._lock:
+            self._started = None
+            self._run += 1
+        self._sink.withdraw(self.name)
+
     def skipped(self) -> None:
         """The scheduler could not start a run since the last one still goes on."""
         with self._lock:

@@ -1,7 +1,6 @@
 """APScheduler, wired so that one collector can never delay another, nor the end of the process."""
 
 import logging
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, JobEvent
@@ -25,27 +24,41 @@ class Scheduler:
     collector blocks itself only; its next runs are skipped and counted, never queued.
     """
 
-    def __init__(self, runners: Iterable[tuple[Runner, float]], clock: Clock, log: logging.Logger) -> None:
-        self._runners = {runner.name: (runner, interval) for runner, interval in runners}
+    def __init__(self, clock: Clock, log: logging.Logger) -> None:
+        self._runners: dict[str, tuple[Runner, float]] = {}
         self._clock = clock
         self._log = log
         self._beat = clock.monotonic()
         self._offset = clock.time() - clock.monotonic()
-        executors = {name: ThreadPoolExecutor(1) for name in self._runners}
+        self._phase = self._now()
+        self._pools: dict[str, ThreadPoolExecutor] = {}
         self._scheduler = BackgroundScheduler(
             # The heartbeat runs in the scheduler's own thread: it is the age of that very loop.
-            executors=executors | {_BEAT: DebugExecutor()},
+            executors={_BEAT: DebugExecutor()},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
             timezone=UTC,
         )
         self._scheduler.add_listener(self._heard, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR)
+        self._scheduler.add_job(self._mark, _every(_BEAT_SECONDS, self._phase), id=_BEAT, executor=_BEAT)
+
+    def add(self, runner: Runner, interval: float) -> None:
+        """Runs `runner` every `interval` seconds from now on, on the common phase; its first run is due at once."""
+        name = runner.name
+        self._runners[name] = runner, interval
+        self._pools[name] = ThreadPoolExecutor(1)
+        self._scheduler.add_executor(self._pools[name], name)
+        trigger = _every(interval, self._phase)
+        self._scheduler.add_job(runner.run, trigger, id=name, executor=name, next_run_time=self._now())
+
+    def remove(self, name: str) -> None:
+        """No further run of it; one that goes on is not waited for."""
+        del self._runners[name]
+        self._scheduler.remove_job(name)
+        self._scheduler.remove_executor(name, shutdown=False)
+        self._pools.pop(name).shutdown(wait=False)
 
     def start(self) -> None:
-        """Starts the loop; every collector's first run is due at once."""
-        now = self._now()
-        for name, (runner, interval) in self._runners.items():
-            self._scheduler.add_job(runner.run, _every(interval, now), id=name, executor=name, next_run_time=now)
-        self._scheduler.add_job(self._mark, _every(_BEAT_SECONDS, now), id=_BEAT, executor=_BEAT, next_run_time=now)
+        """Starts the loop."""
         self._scheduler.start()
 
     def tick(self) -> None:
@@ -56,11 +69,11 @@ class Scheduler:
         self._offset = offset
         if abs(jump) > _JUMP_SECONDS:
             self._log.warning("the wall clock jumped; the schedule starts anew", extra={"seconds": round(jump, 3)})
-            now = self._now()
+            now = self._phase = self._now()
             for job in self._scheduler.get_jobs():
                 interval = self._runners[job.id][1] if job.id in self._runners else _BEAT_SECONDS
                 job.modify(trigger=_every(interval, now), next_run_time=now)
-        for runner, _ in self._runners.values():
+        for runner, _ in list(self._runners.values()):
             runner.expire()
 
     def age(self) -> float:
@@ -79,7 +92,7 @@ class Scheduler:
 
     def _heard(self, event: JobEvent) -> None:
         if event.job_id not in self._runners:
-            return
+            return  # just removed
         if event.code == EVENT_JOB_MAX_INSTANCES:
             self._runners[event.job_id][0].skipped()
         else:

@@ -58,6 +58,11 @@ class Store:
             if self._groups.pop(source, None):
                 self.version += 1
 
+    def count(self, source: str) -> int:
+        """How many series `source` has."""
+        with self._lock:
+            return sum(len(group) for group in self._groups.get(source, {}).values())
+
     def dropped(self) -> Mapping[Metric, int]:
         """How many series each metric's cap keeps out at present."""
         with self._lock:

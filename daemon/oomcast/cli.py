@@ -1,0 +1,143 @@
+"""The command line. Exit codes: 0 done; 1 could not start or run; 2 wrong usage or settings; 3 a collector failed."""
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from oomcast import __version__, report, table
+from oomcast.clock import SystemClock
+from oomcast.daemon import CORE_METRICS, Core, Daemon, leave
+from oomcast.example import example
+from oomcast.logs import configure
+from oomcast.notify import Notifier
+from oomcast.plugins import Found, SpecError, find
+from oomcast.settings import Settings, SettingsError, load
+
+EXIT_FAILED, EXIT_USAGE, EXIT_COLLECTOR = 1, 2, 3
+_PATIENCE = 1.0
+"""Seconds beyond the slowest collector's timeout that `run --once` and `check` wait for first runs."""
+
+
+def run(argv: Sequence[str]) -> None:
+    """Runs one command; never returns: threads that hang in a driver must not keep the process."""
+    arguments = _parser().parse_args(argv)
+    configure("info", "logfmt", sys.stderr)
+    try:
+        code = int(arguments.command(arguments))
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        code = EXIT_USAGE
+    except SpecError as error:
+        print(f"oomcast: {error}", file=sys.stderr)
+        code = EXIT_FAILED
+    except BrokenPipeError:
+        code = EXIT_FAILED
+    except KeyboardInterrupt:
+        code = 130
+    leave(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="oomcast",
+        description="Sees the out-of-memory crash of an LLM inference node before it happens.",
+        epilog="exit codes: 0 done, 1 could not start or run, 2 wrong usage or settings, 3 a collector failed",
+    )
+    parser.add_argument("--version", action="version", version=f"oomcast {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    settings = argparse.ArgumentParser(add_help=False)
+    settings.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings file (default: $OOMCAST_CONFIG, or none)"
+    )
+
+    command = commands.add_parser("run", parents=[settings], help="serve metrics until told to stop")
+    command.add_argument("--once", action="store_true", help="run every collector once, print the metrics, end")
+    command.set_defaults(command=_run)
+    command = commands.add_parser(
+        "check", parents=[settings], help="check the settings, and say what each collector finds on this machine"
+    )
+    command.set_defaults(command=_check)
+    command = commands.add_parser("snapshot", parents=[settings], help="read every counter twice and print what rose")
+    command.add_argument("--interval", type=float, default=10.0, metavar="SECONDS", help="time between (default 10)")
+    command.add_argument("--match", default="", metavar="TEXT", help="only series whose name or labels contain TEXT")
+    command.add_argument("--all", action="store_true", help="also counters that did not rise")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=_snapshot)
+    command = commands.add_parser("metrics", help="print the table of all metrics")
+    command.add_argument("--format", choices=("text", "markdown", "json"), default="text")
+    command.set_defaults(command=_metrics)
+    command = commands.add_parser("example", help="print a settings file with every key, its default and meaning")
+    command.set_defaults(command=_example)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    found, settings = _settings(arguments)
+    if arguments.once:
+        core = _once(found, settings)
+        for chunk in core.exposition.render(openmetrics=False, gzip=False):
+            sys.stdout.buffer.write(chunk)
+        return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+    clock = SystemClock()
+    core = Core(found.specs, settings.paths.roots(), clock)
+
+    def reload() -> Settings | None:
+        try:
+            return _settings(arguments)[1]
+        except SettingsError as error:
+            logging.getLogger("oomcast").error("reload refused, the old settings go on: %s", error)
+            return None
+
+    return asyncio.run(Daemon(core, settings, reload, Notifier(os.environ), clock).run())
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    found, settings = _settings(arguments)
+    core = _once(found, settings)
+    print("\n".join(report.check(core, settings, found.specs)))
+    return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+
+
+def _snapshot(arguments: argparse.Namespace) -> int:
+    found, settings = _settings(arguments)
+    core = _once(found, report.with_all_counters(settings))
+    before = report.counters(core)
+    time.sleep(max(arguments.interval, 0))
+    core.rest()
+    after = report.counters(core)
+    print(report.difference(before, after, arguments.match, everything=arguments.all, as_json=arguments.json))
+    return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+
+
+def _metrics(arguments: argparse.Namespace) -> int:
+    specs = find(CORE_METRICS).specs
+    rows = [("oomcast", metric) for metric in CORE_METRICS]
+    rows += [(spec.name, metric) for spec in specs for metric in spec.metrics]
+    about = {"oomcast": "the daemon itself, the forecast, and kills counted once"} | {s.name: s.help for s in specs}
+    sys.stdout.write(table.render(rows, arguments.format, about))
+    return 0
+
+
+def _example(_: argparse.Namespace) -> int:
+    sys.stdout.write(example(find(CORE_METRICS).specs))
+    return 0
+
+
+def _settings(arguments: argparse.Namespace) -> tuple[Found, Settings]:
+    found = find(CORE_METRICS)
+    settings = load(arguments.config, os.environ, found.specs, found.left_out)
+    configure(settings.log.level, settings.log.format, sys.stderr)
+    return found, settings
+
+
+def _once(found: Found, settings: Settings) -> Core:
+    """A core whose collectors have all run once, or have been given up."""
+    core = Core(found.specs, settings.paths.roots(), SystemClock())
+    core.start(settings)
+    core.rest(_PATIENCE + max((own.timeout for own in settings.collectors.values()), default=0))
+    return core

@@ -1,0 +1,118 @@
+"""The collectors of this daemon: made from their settings, started, replaced on a reload, stopped."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from oomcast.clock import Clock
+from oomcast.contract import Collector, CollectorSettings, CollectorSpec, Context, Facts, Roots
+from oomcast.pipeline import Pipeline
+from oomcast.runner import Runner
+from oomcast.scheduler import Scheduler
+from oomcast.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One collector at work."""
+
+    spec: CollectorSpec
+    settings: CollectorSettings
+    serving: tuple[str, ...]
+    collector: Collector
+    runner: Runner
+
+
+class Station:
+    """Holds a Post for every collector that is switched on. Everything is called from the daemon's main thread."""
+
+    def __init__(self, specs: Sequence[CollectorSpec], pipeline: Pipeline, scheduler: Scheduler, clock: Clock) -> None:
+        self._specs = specs
+        self._pipeline = pipeline
+        self._scheduler = scheduler
+        self._clock = clock
+        self._posts: dict[str, Post] = {}
+
+    @property
+    def runners(self) -> list[Runner]:
+        return [post.runner for post in self._posts.values()]
+
+    def help(self, name: str) -> str:
+        """One line about the collector `name`."""
+        return self._posts[name].spec.help
+
+    def apply(self, settings: Settings, deadline: float) -> None:
+        """Starts, stops and replaces collectors so that they are as `settings` say; the unchanged ones go on.
+
+        deadline: monotonic; stopping a replaced one takes no longer.
+        """
+        gone = [name for name, post in self._posts.items() if not _unchanged(post, settings)]
+        stopping = [self._posts.pop(name) for name in gone]
+        for post in stopping:
+            self._scheduler.remove(post.spec.name)
+        self._stop(stopping, deadline)
+        for post in stopping:
+            post.runner.retire()
+        for spec in self._specs:
+            own = settings.collectors[spec.name]
+            if own.enabled and spec.name not in self._posts:
+                post = self._make(spec, own, settings.serving_processes, settings.paths.roots())
+                self._posts[spec.name] = post
+                self._scheduler.add(post.runner, own.interval)
+
+    def stop(self, deadline: float) -> None:
+        """Stops what the collectors started; returns before the monotonic `deadline`."""
+        self._stop(list(self._posts.values()), deadline)
+
+    def _make(self, spec: CollectorSpec, own: CollectorSettings, serving: tuple[str, ...], roots: Roots) -> Post:
+        log = logging.getLogger(f"oomcast.{spec.name}")
+        context = Context(roots, self._clock, log, self._pipeline.push(spec.name), serving)
+        try:
+            collector = spec.create(own, context)
+            start = _method(collector, "start")
+            if start:
+                start()
+        except Exception as error:  # noqa: BLE001 - it must not take the other collectors down; each run tells
+            collector = _Broken(error)
+        runner = Runner(spec.name, collector, own.timeout, self._pipeline, self._clock, log)
+        return Post(spec, own, serving, collector, runner)
+
+    def _stop(self, posts: Sequence[Post], deadline: float) -> None:
+        # Each in a thread of its own: one that hangs, against the contract, must not keep the others from stopping.
+        threads = []
+        for post in posts:
+            stop = _method(post.collector, "stop")
+            if stop:
+                threads.append(threading.Thread(target=_stopped, args=(post, stop, deadline), daemon=True))
+                threads[-1].start()
+        for thread in threads:
+            thread.join(max(deadline - self._clock.monotonic(), 0))
+            if thread.is_alive():
+                logging.getLogger("oomcast").warning("a collector did not stop in time; it is left behind")
+
+
+class _Broken:
+    """Stands for a collector that could not be made: every run fails with the reason."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def collect(self) -> Facts:
+        raise self._error
+
+
+def _stopped(post: Post, stop: Callable[[float], None], deadline: float) -> None:
+    try:
+        stop(deadline)
+    except Exception:
+        logging.getLogger(f"oomcast.{post.spec.name}").exception("stopping failed")
+
+
+def _method(collector: Collector, name: str) -> Callable[..., None] | None:
+    return getattr(collector, name, None)
+
+
+def _unchanged(post: Post, settings: Settings) -> bool:
+    own: Mapping[str, CollectorSettings] = settings.collectors
+    return own[post.spec.name] == post.settings and settings.serving_processes == post.serving
