@@ -148,7 +148,7 @@ class Tree:
             # Taken before the listing, so that what comes between the two is a change for the next pass.
             seen = (status.st_nlink, status.st_mtime_ns)
             if status.st_nlink == 2 and not directory.children:
-                if verify:
+                if verify and directory.parent is not None:
                     self._watched.pop(directory.path, None)
                 return []
             if not verify and seen == directory.seen and status.st_nlink >= 2:
