@@ -1,12 +1,12 @@
 """The example settings file: every key, what it means, what it may be, its default and its environment variable."""
 
-import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
 from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from oomcast.contract import CollectorSpec
 from oomcast.settings import Core
@@ -55,20 +55,12 @@ def _setting(leaf: Leaf, depth: int) -> Iterator[str]:
         # Not uncommentable as it is: there is no default to show.
         yield f"{'  ' * depth}# {name}: (required)"
         return
-    # By way of JSON, so that paths and tuples become what a file can say.
-    value = json.loads(_json(leaf.field.get_default(call_default_factory=True)))
+    value = to_jsonable_python(leaf.field.get_default(call_default_factory=True))
     if isinstance(value, list) and value and not any(isinstance(item, list | dict) for item in value):
         yield f"{indent}{name}:"
         yield from (f"{indent}- {_flow(item)}" for item in value)
     else:
         yield f"{indent}{name}: {_flow(value)}"
-
-
-def _json(value: Any) -> str:
-    class Holder(BaseModel):
-        value: Any
-
-    return json.dumps(Holder(value=value).model_dump(mode="json")["value"])
 
 
 def _flow(value: Any) -> str:
