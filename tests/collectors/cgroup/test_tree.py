@@ -1,4 +1,7 @@
+import contextlib
 import os
+import random
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,6 +167,41 @@ class Cases:
             tree.scan()
         make(root, "/top", "/top/a")
         assert paths(tree.scan()[0])[-1] == "/a"
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_while_all_changes_nothing_fails_and_in_the_end_it_agrees(
+        self, root: Path, clock: FakeClock, seed: int
+    ) -> None:
+        tree = Tree(root, clock, full_every=5)
+        known: dict[str, int] = {}
+        changes = threading.Thread(target=churn, args=(root, random.Random(seed), 400))
+        changes.start()
+        while changes.is_alive():
+            follow(tree, known)
+            clock.advance(1)
+        changes.join()
+        clock.advance(5)
+        follow(tree, known)
+        directories = ["/" + os.path.relpath(where, root) for where, _, _ in os.walk(root)]
+        assert known == dict(at(root, *("/" if path == "/." else path for path in directories)))
+
+
+def churn(root: Path, chance: random.Random, steps: int) -> None:
+    """Makes and removes directories all over the tree, the same few names again and again."""
+    for _ in range(steps):
+        directory = root.joinpath(*(chance.choice("abcd") for _ in range(chance.randint(1, 4))))
+        with contextlib.suppress(OSError):
+            directory.rmdir() if chance.random() < 0.4 else directory.mkdir()
+
+
+def follow(tree: Tree, known: dict[str, int]) -> None:
+    """Applies a scan as a collector does: what is removed was known, and what is added was not."""
+    added, removed = tree.scan()
+    for found in removed:
+        assert known.pop(found.path) == found.inode
+    for found in added:
+        assert found.path not in known
+        known[found.path] = found.inode
 
 
 class TestCopy(Cases):
