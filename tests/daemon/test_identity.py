@@ -1,7 +1,7 @@
 import time
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oomcast.identity import Identity, identify, owner, unescape
@@ -256,6 +256,7 @@ PIECES = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(PIECES | st.text(max_size=80), max_size=30).map(lambda parts: "/" + "/".join(parts)))
 @example("/\udcff.service")
 @example("/" + ":" * 200)

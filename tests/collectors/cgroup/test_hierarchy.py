@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collectors.cgroup import trees
@@ -160,6 +160,7 @@ def test_lines_of_mountinfo(line: str, expected: tuple[str, str, str, str, set[s
     assert list(parse_mountinfo([line + "\n"])) == found
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="012:/. -\\cgroup2rw,memory\n\udcff", max_size=200), max_size=20))
 @example(["1 2 0:3 / /m\\400 rw - cgroup2 c rw"])
 def test_no_line_of_mountinfo_fails(lines: list[str]) -> None:
