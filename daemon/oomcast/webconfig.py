@@ -208,21 +208,26 @@ class _UniqueKeys(yaml.SafeLoader):
 def _parse(raw: bytes) -> object:
     loader = _UniqueKeys(raw.decode("utf-8"))
     try:
-        return loader.get_single_data() or {}
+        data = loader.get_single_data()
     finally:
         loader.dispose()
+    return {} if data is None else data
 
 
 def _explain(exc: ValidationError) -> str:
     parts = []
     for error in exc.errors(include_url=False, include_input=False, include_context=False):
         where = ".".join(str(part) for part in error["loc"] if part != "[key]")
-        parts.append(f"{where}: {error['msg'].removeprefix('Value error, ')}" if where else error["msg"])
+        reason = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "model_type":
+            reason = "is a mapping of keys to values"
+        parts.append(f"{where}: {reason}" if where else reason)
     return "; ".join(parts[:10])
 
 
 def _explain_yaml(exc: Exception) -> str:
-    # The text of a YAML error quotes the file, which holds password hashes.
+    # The text of a YAML error quotes the file, which holds password hashes; so does, shorter, the problem.
     mark = getattr(exc, "problem_mark", None)
     where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-    return f"is not YAML: {getattr(exc, 'problem', None) or type(exc).__name__}{where}"
+    problem = re.sub(r"'[^']*'", "…", getattr(exc, "problem", None) or type(exc).__name__)
+    return f"is not YAML: {problem}{where}"

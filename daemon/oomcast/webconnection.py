@@ -2,8 +2,12 @@
 
 import asyncio
 import logging
+import math
+import time
 from dataclasses import dataclass
+from typing import Any
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
@@ -28,14 +32,35 @@ class Limits:
     header_bytes: int = 16384
 
 
+class RareLog(logging.LoggerAdapter[logging.Logger]):
+    """Logs each kind of message once a minute: strangers must not be able to fill the disk with our warnings."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger, {})
+        self._last: dict[str, float] = {}
+
+    @property
+    def level(self) -> int:
+        return self.logger.level
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        now, kind = time.monotonic(), str(msg)
+        # A request that a stop cuts off is an error for uvicorn, not for us.
+        cut_off = isinstance(kwargs.get("exc_info"), asyncio.CancelledError)
+        if cut_off or not self.isEnabledFor(level) or now < self._last.get(kind, -math.inf) + 60:
+            return
+        self._last[kind] = now
+        super().log(level, msg, *args, **kwargs)
+
+
 class Connection(H11Protocol):
     """uvicorn's protocol, in which no stage of a connection can last for ever."""
 
     def __init__(
-        self, config: uvicorn.Config, server_state: ServerState, *, tls: Tls | None, limits: Limits, log: logging.Logger
+        self, config: uvicorn.Config, server_state: ServerState, *, tls: Tls | None, limits: Limits, log: RareLog
     ) -> None:
         super().__init__(config, server_state, {})
-        self.logger = log
+        self.logger = log  # type: ignore[assignment]
         self._tls = tls
         self._limits = limits
         self._stage = ""
@@ -57,18 +82,30 @@ class Connection(H11Protocol):
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        if not self._stage:
-            self._enter("request", self._limits.request)
-        super().data_received(data)
-        self._update()
+        # In pieces: h11 checks the size of what is incomplete, not of a head that arrives whole.
+        size = self._limits.header_bytes
+        for start in range(0, len(data), size):
+            if self.transport.is_closing():
+                return
+            if not self._stage:
+                self._enter("request", self._limits.request)
+            super().data_received(data[start : start + size])
+            self._update()
 
     def on_response_complete(self) -> None:
         self._enter("")
         self.since = self.loop.time()
         super().on_response_complete()
         self._update()
+
+    def send_400_response(self, msg: str) -> None:
+        # uvicorn answers here even if the request is being answered already, and then both answers fail.
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+        super().send_400_response(msg)
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()

@@ -10,14 +10,13 @@ import functools
 import logging
 import socket
 import ssl
-from collections.abc import Callable
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from oomcast.webconnection import Connection, Limits
+from oomcast.webconnection import Connection, Limits, RareLog
 from oomcast.webtls import Tls
 
 
@@ -53,8 +52,7 @@ class Server:
         self._listeners: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._starting: dict[asyncio.Task[None], socket.socket] = {}
-        self._log = logging.getLogger(f"{__name__}.http")
-        self._log_filter = _once_a_minute()
+        self._log = RareLog(logging.getLogger(__name__))
 
     @property
     def url(self) -> str:
@@ -67,7 +65,6 @@ class Server:
         if not self._config.loaded:
             self._config.load()
         self._listeners = await _bind(self._listen, self._config.backlog)
-        self._log.addFilter(self._log_filter)
         self._accepting = [asyncio.create_task(self._accept(listener)) for listener in self._listeners]
 
     def configure(self, tls: Tls | None) -> None:
@@ -95,7 +92,6 @@ class Server:
         for running in list(self._state.tasks):
             running.cancel()
         await asyncio.gather(*self._accepting, *self._starting, *self._state.tasks, return_exceptions=True)
-        self._log.removeFilter(self._log_filter)
 
     async def _drained(self) -> None:
         while self._state.connections or self._state.tasks:
@@ -149,10 +145,11 @@ async def _bind(listen: str, backlog: int) -> list[socket.socket]:
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, _, _, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(found):
             # A name with several addresses has one port, also when the kernel chooses it.
             chosen = port or (listeners[0].getsockname()[1] if listeners else 0)
-            listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            # With the protocol: asyncio leaves Nagle's algorithm on where it is 0, and an answer then waits 40 ms.
+            listener = socket.socket(family, kind | socket.SOCK_NONBLOCK, protocol)
             listeners.append(listener)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
@@ -173,16 +170,3 @@ def parse_listen(listen: str) -> tuple[str, int]:
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and not bracketed):
         raise ListenError(f"listen address {listen!r} is not host:port, [ipv6]:port or :port")
     return host[1:-1] if bracketed else host, int(port)
-
-
-def _once_a_minute() -> Callable[[logging.LogRecord], bool]:
-    """Passes each kind of message once a minute: strangers must not be able to fill the disk with our warnings."""
-    last: dict[object, float] = {}
-
-    def passes(record: logging.LogRecord) -> bool:
-        due = abs(record.created - last.get(record.msg, 0.0)) >= 60
-        if due:
-            last[record.msg] = record.created
-        return due
-
-    return passes

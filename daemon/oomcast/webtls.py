@@ -115,13 +115,15 @@ def create_tls(settings: TlsSettings, folder: Path) -> Tls:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The file's content. Raises OSError; ValueError when it is no regular file or holds more than `limit` bytes."""
+    """The file's content. Raises OSError; TlsError when it is no regular file or holds more than `limit` bytes."""
     # Non-blocking, so that a named pipe in place of the file cannot hang a start or a reload.
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise TlsError(f"{path} is not a regular file")
-        data = file.read(limit + 1)
+        data = os.read(fd, limit + 1)
+    finally:
+        os.close(fd)
     if len(data) > limit:
         raise TlsError(f"{path} is larger than {limit} bytes")
     return data
