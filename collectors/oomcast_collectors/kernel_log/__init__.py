@@ -64,9 +64,8 @@ class KernelLogCollector:
         return Facts(samples=[*self._interpreter.samples(), *self._reading()])
 
     def _follow(self) -> None:
-        context = self._context
         fd = open_log(self._path)
-        self._follower = Follower(fd, self._tally, self._interpreter, context.clock, context.log)
+        self._follower = Follower(fd, self._tally, self._interpreter, self._context.log)
         self._follower.start()
 
     def _reading(self) -> list[Sample]:

@@ -25,7 +25,7 @@ _FORMS = tuple(
 )
 # kernel.print-fatal-signals=1, any architecture: [path: ]comm[/pid]. Aborts and kills are no crash of this kind.
 _FATAL = re.compile(
-    r"(?:.{0,4096}: )?(?P<comm>[^/]{0,64}?)(?:/(?P<pid>\d{1,10}))?: "
+    r"(?:.{0,4096}: )?(?P<comm>.{0,64}?)(?:/(?P<pid>\d{1,10}))?: "
     r"potentially unexpected fatal (?P<cause>signal (?:4|5|7|8|11))\.\Z",
     re.S,
 )

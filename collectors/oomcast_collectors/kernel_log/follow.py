@@ -6,12 +6,12 @@ import os
 import select
 import stat
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from oomcast.clock import Clock
 from oomcast.contract import NotPresent
 from oomcast_collectors.kernel_log.record import Record, may_matter, parse_record
 
@@ -20,7 +20,7 @@ _READ_SIZE = 16384  # twice the longest record: a read into less than a record l
 _PAUSE = 0.01  # between two rounds: a steady trickle costs a hundred wake-ups a second and not one a record
 _FILE_PAUSE = 0.2
 _ROUND = 20_000  # records: a burst of this many is read at full speed
-_STORM_PAUSE = 4.0  # times what the round took: a lasting storm gets a fifth of a core, and its losses are counted
+_STORM_PAUSE = 4.0  # times the CPU time of the round: a lasting storm gets a fifth of a core, its losses are counted
 
 
 @dataclass(slots=True)
@@ -92,14 +92,12 @@ class Follower:
         fd: int,
         tally: Tally,
         sink: Sink,
-        clock: Clock,
         log: logging.Logger,
         read: Callable[[int, int], bytes] = os.read,
     ) -> None:
         self._fd = fd
         self._tally = tally
         self._sink = sink
-        self._clock = clock
         self._log = log
         self._read = read
         mode = os.fstat(fd).st_mode
@@ -139,11 +137,11 @@ class Follower:
 
     def _round(self) -> float:
         """Reads what is there, `_ROUND` records at most; returns the seconds to pause after it."""
-        begin = self._clock.monotonic()
+        begin = time.thread_time()
         for _ in range(_ROUND):
             if self._stopping or not self._read_one():
                 return _FILE_PAUSE if self._is_file else _PAUSE
-        return max(_PAUSE, _STORM_PAUSE * (self._clock.monotonic() - begin))
+        return max(_PAUSE, _STORM_PAUSE * (time.thread_time() - begin))
 
     def _read_one(self) -> bool:
         """One read, of one record where it is the device. False if there was nothing more to read."""

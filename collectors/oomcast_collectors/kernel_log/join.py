@@ -62,9 +62,7 @@ class OomJoiner:
             kill = self._join(killed, usec)
             self._last = (kill, usec)
             return kill
-        if " invoked oom-killer: " in text:
-            self.reset()
-        elif verdict := parse.parse_verdict(text):
+        if verdict := parse.parse_verdict(text):
             self.reset()
             self._verdict = (text, verdict, usec)
         elif task_in := parse.parse_task_in(text):
@@ -73,6 +71,8 @@ class OomJoiner:
             self._chosen = chosen
         elif group := parse.parse_group(text):
             self._begin_group(group, usec)
+        elif " invoked oom-killer: " in text:
+            self.reset()
         return None
 
     def _begin_group(self, path: str, usec: int) -> None:

@@ -29,7 +29,7 @@ class Bench:
         self._made.append(made)
         return made
 
-    def event(self, timeout: float = 2.0) -> Event:
+    def event(self, timeout: float = 10.0) -> Event:
         """The next event; fails after `timeout` seconds without one."""
         return self._events.get(timeout=timeout)
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomcast_collectors.kernel_log.crash import Crash, Xid, parse_crash, parse_xid
@@ -63,6 +63,7 @@ from oomcast_collectors.kernel_log.crash import Crash, Xid, parse_crash, parse_x
         ("python: potentially unexpected fatal signal 11.", Crash(None, "python", "signal 11", "", "", "", True)),
         ("core-1: CS: potentially unexpected fatal signal 7.", Crash(None, "CS", "signal 7", "", "", "", True)),
         ("a/2993: potentially unexpected fatal signal 4.", Crash(2993, "a", "signal 4", "", "", "", True)),
+        ("a/b: potentially unexpected fatal signal 8.", Crash(None, "a/b", "signal 8", "", "", "", True)),
         ("python: potentially unexpected fatal signal 6.", None),
         ("Code: 8b 45 b0 <8b> 00", None),
         ("Code: Unable to access opcode bytes at 0xffffffffffffffd6.", None),
@@ -131,6 +132,7 @@ WORDS = [
 PIECES = st.sampled_from(WORDS + [piece for word in WORDS for piece in re.split(r"(?<=[ :\[])", word)])
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.one_of(st.text(max_size=300), st.lists(PIECES, max_size=80).map("".join)))
 def test_no_line_breaks_a_parser(text: str) -> None:
     crash, xid = parse_crash(text), parse_xid(text)
@@ -138,6 +140,7 @@ def test_no_line_breaks_a_parser(text: str) -> None:
     assert xid is None or (len(xid.message) <= 256 and re.fullmatch(r"[0-9a-f]{4,8}(:[0-9a-f]{2}){2}\.[0-7]", xid.pci))
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=15),
     st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60),

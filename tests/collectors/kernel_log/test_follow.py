@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,6 @@ import pytest
 
 from collectors.kernel_log.support import Bench, values
 from fakes import FakeClock
-from oomcast.clock import SystemClock
 from oomcast.contract import NotPresent, Roots
 from oomcast_collectors.kernel_log import KernelLogError
 from oomcast_collectors.kernel_log.follow import Follower, Tally, open_log
@@ -37,8 +37,11 @@ class Heard:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.gaps = 0
+        self.let_go = threading.Event()
+        self.let_go.set()
 
     def record(self, record: Record) -> None:
+        self.let_go.wait(10)
         self.texts.append(record.text)
 
     def gap(self) -> None:
@@ -56,7 +59,7 @@ class Device:
         self.tally = Tally()
         fd = os.dup(self._reader.fileno())
         log = logging.getLogger("kernel_log")
-        self.follower = Follower(fd, self.tally, self.heard, SystemClock(), log, self._read)
+        self.follower = Follower(fd, self.tally, self.heard, log, self._read)
 
     def _read(self, fd: int, size: int) -> bytes:
         if self.errors:
@@ -102,7 +105,27 @@ def test_stop_is_prompt_whether_idle_or_busy(errors: int) -> None:
     time.sleep(0.05)
     begin = time.monotonic()
     device.close()
-    assert time.monotonic() - begin < 0.5
+    assert time.monotonic() - begin < 1.5
+
+
+def test_stop_does_not_wait_for_a_sink_that_hangs(device: Device) -> None:
+    device.heard.let_go.clear()
+    device.writer.send(killed(1, 1))
+    device.follower.start()
+    begin = time.monotonic()
+    assert not device.follower.stop(0.2)
+    assert time.monotonic() - begin < 1.5
+    device.heard.let_go.set()
+
+
+def test_a_storm_is_read_in_rounds_with_long_pauses(device: Device) -> None:
+    device.follower._read = lambda fd, size: b"6,1,1,-;some driver says the same again and again\n"
+    begin = time.thread_time()
+    pause = device.follower._round()
+    took = time.thread_time() - begin
+    assert device.tally.records == 20_000
+    assert 3.5 * took < pause <= 4 * took
+    device.follower.start()
 
 
 def test_the_end_of_a_device_and_any_other_error_end_the_thread(

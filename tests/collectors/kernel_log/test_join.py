@@ -53,6 +53,11 @@ def test_a_verdict_names_the_kill_of_its_pid_only() -> None:
     ]
 
 
+def test_a_path_that_looks_like_the_next_oom_is_a_path() -> None:
+    path = "/x invoked oom-killer: y"
+    assert Joined().kills(verdict(7, path, path), killed(7)) == [(7, path, path, "memcg", False)]
+
+
 def test_a_verdict_is_used_once_and_not_for_another_pid() -> None:
     assert Joined().kills(verdict(7, "/a", "/a"), killed(8), killed(7)) == [
         (8, "", "", "memcg", False),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomcast_collectors.kernel_log import parse
@@ -159,12 +159,14 @@ LINES = (
 PIECES = st.sampled_from([*LINES, *(piece for line in LINES for piece in re.split(r"(?<=[ ,=])", line))])
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.one_of(st.text(max_size=200), st.lists(PIECES, max_size=60).map("".join)))
 def test_no_line_breaks_a_parser(text: str) -> None:
     for parser in (parse.parse_verdict, parse.parse_killed, parse.parse_chosen, parse.parse_task_in, parse.parse_group):
         parser(text)
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(NAMES, PATHS, PATHS, st.integers(1, 2**22))
 def test_every_name_and_path_comes_back_once_the_name_is_known(comm: str, limit: str, below: str, pid: int) -> None:
     cgroup = limit + below if limit != "/" else below

@@ -1,7 +1,7 @@
 """The records of /dev/kmsg."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomcast_collectors.kernel_log.record import Record, may_matter, parse_record
@@ -48,6 +48,7 @@ def test_what_is_no_record(raw: bytes) -> None:
     assert parse_record(raw) is None
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.binary(max_size=300))
 def test_no_bytes_break_it(raw: bytes) -> None:
     for candidate in (raw, b"6,1,2,-;" + raw):
@@ -56,6 +57,7 @@ def test_no_bytes_break_it(raw: bytes) -> None:
             record.text.encode()  # no lone surrogates
 
 
+@settings(deadline=None)  # the machine may be busy
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=100))
 def test_text_is_what_was_printed(text: str) -> None:
     escaped = b"".join(b"\\x%02x" % b if b < 32 or b >= 127 or b == 92 else bytes((b,)) for b in text.encode())
