@@ -2,7 +2,7 @@
 
 import re
 
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]*\Z", re.IGNORECASE)
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*[a-z]?\Z", re.IGNORECASE)
 _NODE = re.compile(r"node(?:js)?\Z", re.IGNORECASE)
 _PYTHON_TAKES = frozenset("XW")
 _NODE_TAKES = frozenset({"-r", "--require", "--import", "--loader", "--experimental-loader", "-C", "--conditions"})
