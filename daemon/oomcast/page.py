@@ -51,7 +51,7 @@ table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .4rem .75rem .4rem 0; border-top: 1px solid var(--line);
   overflow-wrap: anywhere }
 th { font-weight: 600 }
-small { display: block; color: var(--off); font-size: .875rem }
+small { display: block; color: var(--off); font-size: .875rem; font-weight: 400 }
 .ok { color: var(--ok) } .bad { color: var(--bad); font-weight: 600 } .off { color: var(--off) }
 @media (max-width: 36rem) {
   thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden }
@@ -105,15 +105,20 @@ def _check(check: Check) -> str:
 def _table(rows: Sequence[Row]) -> str:
     if not rows:
         return "<p>None is configured.</p>\n"
-    body = "".join(map(_row, rows))
+    # Stable: what fails comes first, the rest stays in its order.
+    body = "".join(map(_row, sorted(rows, key=lambda row: _look(row)[1] != "bad")))
     head = '<th scope="col">Collector</th><th scope="col">State</th><th scope="col">Detail</th>'
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table>\n"
 
 
 def _row(row: Row) -> str:
-    word, style = _STATES.get(row.state, (row.state, "off"))
+    word, style = _look(row)
     name = escape(row.name) + (f"<small>{escape(row.help)}</small>" if row.help else "")
     return (
         f'<tr><th scope="row">{name}</th><td><span class="{style}">{escape(word)}</span></td>'
         f"<td>{escape(row.detail)}</td></tr>\n"
     )
+
+
+def _look(row: Row) -> tuple[str, str]:
+    return _STATES.get(row.state, (row.state, "off"))
