@@ -35,6 +35,8 @@ class KernelLogCollector:
         self._context = context
         self._created = context.clock.time()
         self._tally = Tally()
+        reading = (metrics.RECORDS, metrics.IGNORED, metrics.MALFORMED, metrics.OVERRUNS, metrics.LOST)
+        self._series = tuple(metric.series() for metric in reading)
         self._interpreter = Interpreter(context.clock, self._push, lambda pid, comm: victim_cgroup(proc, pid, comm))
         self._follower: Follower | None = None
         self._stopped = False
@@ -70,14 +72,8 @@ class KernelLogCollector:
 
     def _reading(self) -> list[Sample]:
         tally = self._tally
-        counts = (
-            (metrics.RECORDS, tally.records),
-            (metrics.IGNORED, tally.ignored),
-            (metrics.MALFORMED, tally.malformed),
-            (metrics.OVERRUNS, tally.overruns),
-            (metrics.LOST, tally.lost),
-        )
-        return [Sample(metric.series(), count, self._created) for metric, count in counts]
+        counts = (tally.records, tally.ignored, tally.malformed, tally.overruns, tally.lost)
+        return [Sample(series, n, self._created) for series, n in zip(self._series, counts, strict=True)]
 
     def _push(self, event: Event) -> None:
         self._context.push(Facts(events=[event]))

@@ -6,7 +6,7 @@ from typing import Final
 
 from oomcast.clock import Clock
 from oomcast.contract import Event
-from oomcast.metric import Metric, Sample
+from oomcast.metric import Metric, Sample, Series
 from oomcast_collectors.kernel_log import metrics
 from oomcast_collectors.kernel_log.crash import Crash, Xid, parse_crash, parse_xid
 from oomcast_collectors.kernel_log.join import OomJoiner, OomKill
@@ -127,14 +127,17 @@ class LabelledCounter:
         self._metric = metric
         self._limit = limit
         self._counts: dict[tuple[str, ...], int] = {}
+        self._series: dict[tuple[str, ...], Series] = {}
 
     def add(self, *labels: str, amount: int = 1) -> None:
         if labels not in self._counts and len(self._counts) >= self._limit:
             labels = tuple(_OTHER for _ in labels)
+        if labels not in self._counts:
+            self._series[labels] = self._metric.series(*labels)
         self._counts[labels] = self._counts.get(labels, 0) + amount
 
     def samples(self, created: float) -> list[Sample]:
-        return [Sample(self._metric.series(*labels), count, created) for labels, count in self._counts.items()]
+        return [Sample(self._series[labels], count, created) for labels, count in self._counts.items()]
 
 
 def printable(text: str) -> str:
