@@ -75,6 +75,7 @@ class _Counts:
         self._metric = metric
         self._clock = clock
         self._counts: dict[tuple[str, str], _Count] = {}
+        self._full_until = float("-inf")
 
     def get(self, owner: str, second: str) -> _Count:
         count = self._counts.get((owner, second))
@@ -88,10 +89,13 @@ class _Counts:
 
     def _make_room(self) -> bool:
         """Drops pairs of owners long gone that never had a kill: nothing is lost with a counter at 0."""
-        stale = self._clock.monotonic() - STALE
-        unused = [key for key, count in self._counts.items() if not count.value and count.known < stale]
+        now = self._clock.monotonic()
+        if now < self._full_until:
+            return False
+        unused = [key for key, count in self._counts.items() if not count.value and count.known < now - STALE]
         for key in unused:
             del self._counts[key]
+        self._full_until = now if unused else now + RECHECK
         return bool(unused)
 
     def samples(self) -> list[Sample]:

@@ -30,8 +30,8 @@ class Bench:
         self.reconciler.see([Event(kind, self.clock.time(), self.clock.monotonic(), kind, fields)])
 
     def log(self, cgroup: str = CTR, limit: str = POD, **more: str | int | float) -> None:
-        fields = {"pid": 1, "comm": "python", "constraint": "memcg" if limit else ""} | more
-        self.see("oom_kill", cgroup=cgroup, limit_cgroup=limit, **fields)
+        fields: dict[str, str | int | float] = {"pid": 1, "comm": "python", "constraint": "memcg" if limit else ""}
+        self.see("oom_kill", cgroup=cgroup, limit_cgroup=limit, **(fields | more))
 
     def counter(self, cgroup: str, kills: int = 1, scope: str = "subtree") -> None:
         self.see("cgroup_oom_kills", cgroup=cgroup, kills=kills, scope=scope)
@@ -100,7 +100,7 @@ def test_the_same_kill_in_all_witnesses_counts_once(bench: Bench) -> None:
     ],
 )
 def test_limit_owner(bench: Bench, fields: dict[str, str], labels: tuple[str, ...]) -> None:
-    bench.log(**fields)  # type: ignore[arg-type]
+    bench.log(**fields)
     assert bench.kills() == {labels: 1}
 
 
@@ -204,6 +204,15 @@ def test_v1_parents_report_nothing_of_their_children(bench: Bench) -> None:
     bench.counter(POD, kills=2, scope="own")
     bench.wait(4)
     assert bench.kills() == {("ns/pod/ctr",): 1, ("ns/pod",): 2}
+
+
+def test_a_second_witness_of_a_named_kill_lends_no_name_to_the_next(bench: Bench) -> None:
+    bench.log()
+    bench.log(witness="ebpf")
+    bench.counter(CTR, kills=2)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 1}
+    bench.wait(2)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 1, ("ns/pod/ctr",): 1}
 
 
 def test_group_kill(bench: Bench) -> None:

@@ -72,7 +72,7 @@ def _play(machine: Machine, kills: list[Kill]) -> tuple[Kernel, dict[tuple[str, 
     return kernel, *_counts(reconciler)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_machines(), st.lists(_kill(5.0, PATHS, PATHS), max_size=12))
 def test_every_kill_that_a_whole_witness_saw_is_counted_once(machine: Machine, kills: list[Kill]) -> None:
     kernel, by_pair, unattributed = _play(machine, kills)
@@ -87,7 +87,7 @@ def test_every_kill_that_a_whole_witness_saw_is_counted_once(machine: Machine, k
         assert total >= kernel.seen.counted.get("/a", 0) + kernel.seen.counted.get("/b", 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_machines(), st.lists(_kill(5.0, PATHS, PATHS), max_size=12))
 def test_no_owner_is_blamed_for_others_kills(machine: Machine, kills: list[Kill]) -> None:
     _, by_pair, _ = _play(machine, kills)
@@ -101,7 +101,7 @@ def test_no_owner_is_blamed_for_others_kills(machine: Machine, kills: list[Kill]
             assert count <= len(true)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_machines(cgroups=True, vmstat=True), st.lists(_kill(1.0, PATHS, LEAVES), max_size=12))
 def test_what_a_witness_names_in_time_lands_on_its_owner(machine: Machine, kills: list[Kill]) -> None:
     kernel, by_pair, unattributed = _play(machine, kills)
