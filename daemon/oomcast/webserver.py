@@ -44,6 +44,7 @@ class Server:
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            backlog=128,
             timeout_keep_alive=self._limits.idle,
             limit_concurrency=self._limits.connections + 1,
             h11_max_incomplete_event_size=self._limits.header_bytes,
@@ -76,6 +77,8 @@ class Server:
         """Stops listening, lets running requests finish for `grace_seconds`, then cuts them off."""
         for task in (*self._accepting, *self._starting):
             task.cancel()
+        # The loop still watches a listener until its task has ended; closed before, its number may be another's.
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
@@ -91,7 +94,7 @@ class Server:
                 await self._drained()
         for running in list(self._state.tasks):
             running.cancel()
-        await asyncio.gather(*self._accepting, *self._starting, *self._state.tasks, return_exceptions=True)
+        await asyncio.gather(*self._starting, *self._state.tasks, return_exceptions=True)
 
     async def _drained(self) -> None:
         while self._state.connections or self._state.tasks:
@@ -116,6 +119,8 @@ class Server:
             task = loop.create_task(self._open(peer))
             self._starting[task] = peer
             task.add_done_callback(self._opened)
+            # Accepting does not yield while peers wait in the queue, and a flood must not hold up the loop.
+            await asyncio.sleep(0)
 
     async def _open(self, peer: socket.socket) -> None:
         tls = self._tls

@@ -5,6 +5,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from daemon.web_harness import TEXT, Body, Running, app, read_all, serving
+from oomcast.webconnection import Limits
 from oomcast.webserver import ListenError, Server
 
 
@@ -109,3 +111,17 @@ def test_signals_stay_with_the_caller() -> None:
         assert handlers() == before
 
     asyncio.run(run())
+
+
+def test_a_flood_of_connections_leaves_nothing_behind() -> None:
+    with serving(app(), limits=Limits(connections=8)) as running:
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(5):
+            flood = [running.connect() for _ in range(100)]
+            assert httpx.get(running.url + "/metrics").content == TEXT
+            for connection in flood:
+                connection.close()
+        deadline = time.monotonic() + 5
+        while len(list(Path("/proc/self/fd").iterdir())) > before and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert len(list(Path("/proc/self/fd").iterdir())) == before
