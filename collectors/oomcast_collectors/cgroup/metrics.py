@@ -23,8 +23,8 @@ LIMIT = Metric(
 UNRECLAIMABLE = Metric(
     "oomcast_cgroup_memory_unreclaimable_bytes",
     "gauge",
-    "What no reclaim can free: memory charged, less evictable file pages and reclaimable slab (v1 does not tell slab),"
-    " and at least anonymous plus shared memory. Reaching the limit with it is an OOM kill; dirty or busily mapped"
+    "What no reclaim can free: memory charged, less evictable file pages and reclaimable slab (on v1, which does not"
+    " tell slab apart, 1/32 of the file pages instead), and at least anonymous plus shared memory. Reaching the limit with it is an OOM kill; dirty or busily mapped"
     " file pages are freed slowly and not part of it.",
     ("cgroup",),
     _EACH,
