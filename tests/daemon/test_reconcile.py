@@ -215,6 +215,27 @@ def test_a_second_witness_of_a_named_kill_lends_no_name_to_the_next(bench: Bench
     assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 1, ("ns/pod/ctr",): 1}
 
 
+def test_a_late_name_is_not_kept_for_long(bench: Bench) -> None:
+    bench.counter(CTR)
+    bench.wait(5)
+    bench.log()
+    bench.wait(11)
+    bench.counter(CTR)
+    bench.wait(3)
+    assert bench.kills() == {("ns/pod/ctr",): 2}
+
+
+def test_a_name_whose_kill_an_ancestor_had_booked_is_spent(bench: Bench) -> None:
+    bench.counter(POD)
+    bench.wait(4)
+    bench.log()
+    bench.wait(3)
+    bench.counter(CTR, kills=2)
+    bench.counter(POD)
+    bench.wait(3)
+    assert bench.kills() == {("ns/pod",): 1, ("ns/pod/ctr",): 1}
+
+
 def test_group_kill(bench: Bench) -> None:
     """One naming line, three victims."""
     bench.log(pid=1)
