@@ -154,12 +154,13 @@ class HostCollector:
             if now < self._next_scan:
                 return
             self._next_scan = now + self._settings.process_interval
-            self._scan = Aside(scanner)
+            self._scan = Aside(scanner, now)
             wait = min(_SCAN_WAIT, self._settings.timeout / 2)
         outcome = self._scan.outcome(wait)
         self._process_samples = []
         if outcome is None:
-            self._troubles.unreadable("status", TimeoutError("the processes are still being read"))
+            if now >= self._scan.started + self._settings.timeout:
+                self._troubles.unreadable("status", TimeoutError("the processes are still being read"))
             return
         self._scan = None
         if isinstance(outcome, Exception):

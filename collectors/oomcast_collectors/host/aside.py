@@ -6,9 +6,13 @@ from oomcast_collectors.host.usage import ProcessUsage, Scan
 
 
 class Aside:
-    """One call in a thread of its own, for reads that may never return: a command line takes a lock of the process."""
+    """One scan in a thread of its own, as it may never return: to read a command line takes a lock of the process.
 
-    def __init__(self, scan: ProcessUsage) -> None:
+    started: monotonic seconds.
+    """
+
+    def __init__(self, scan: ProcessUsage, started: float) -> None:
+        self.started = started
         self._scan = scan
         self._outcome: Scan | Exception | None = None
         self._thread = threading.Thread(target=self._run, name="oomcast-host-processes", daemon=True)

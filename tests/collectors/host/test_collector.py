@@ -1,14 +1,18 @@
 import os
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import ValidationError
 
 from collectors.host.hosts import host, real_host, values
+from collectors.host.trees import write_process
 from fakes import FakeClock
 from oomcast.contract import Event
 from oomcast_collectors.host import METRICS, SPEC
 from oomcast_collectors.host.troubles import FILES
+from oomcast_collectors.host.usage import Scan
 
 NO_TROUBLE = {f'host_{kind}_errors_total{{file="{file}"}}': 0 for kind in ("parse", "read") for file in FILES}
 
@@ -194,6 +198,64 @@ def test_a_huge_file_costs_itself_only(tmp_path: Path) -> None:
     assert found['host_read_errors_total{file="vmstat"}'] == 1
     assert "host_oom_kills_total" not in found
     assert found["host_memory_total_bytes"] == 995368 << 10
+
+
+class Stuck:
+    """Processes whose command line cannot be read until `go` is set. A stand-in: a real one needs a stuck kernel."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def scan(self) -> Scan:
+        self.go.wait()
+        raise PermissionError("not yours")
+
+
+def test_processes_that_hang_cost_themselves_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    machine = host("linux-6.1", tmp_path, ("vllm",), timeout=0.02)
+    clock = machine.clock
+    assert isinstance(clock, FakeClock)
+    stuck = Stuck()
+    machine.collector._usage = stuck  # type: ignore[assignment]
+    threads = threading.active_count()
+    for _ in range(5):
+        clock.advance(10)
+        found = values(machine.collect())
+        assert found["host_memory_total_bytes"] == 995368 << 10
+        assert not any(key.startswith("process_") for key in found)
+    assert threading.active_count() == threads + 1
+    assert found['host_read_errors_total{file="status"}'] == 4
+    stuck.go.set()
+    assert machine.collector._scan is not None
+    machine.collector._scan.outcome(10)
+    assert values(machine.collect())['host_read_errors_total{file="status"}'] == 5
+    assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
+        "status: unreadable: the processes are still being read",
+        "status: unreadable: not yours",
+    ]
+
+
+def test_without_names_processes_are_not_looked_for(tmp_path: Path) -> None:
+    assert not any(key.startswith("process_") for key in values(host("linux-6.1", tmp_path).collect()))
+
+
+def test_names_and_units_of_the_settings_are_added(tmp_path: Path) -> None:
+    machine = host("linux-6.1", tmp_path, ("vllm*",), processes=["mine"], units=["tgi"])
+    write_process(machine.proc, 7, "mine", size=9)
+    write_process(machine.proc, 8, "x", size=9, cgroup="0::/system.slice/tgi.service\n")
+    write_process(machine.proc, 9, "vllm", size=9)
+    found = values(machine.collect())
+    assert {k: v for k, v in found.items() if k.startswith("process_count")} == {
+        'process_count{process="mine"}': 1,
+        'process_count{process="tgi.service"}': 1,
+        'process_count{process="vllm"}': 1,
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"process_names": 0}, {"process_interval": 0.5}, {"proceses": ["x"]}])
+def test_settings_that_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        SPEC.settings.model_validate(wrong)
 
 
 def test_the_real_host(caplog: pytest.LogCaptureFixture) -> None:
