@@ -30,6 +30,13 @@ class Host:
     def collect(self) -> Facts:
         return self.collector.collect()
 
+    def collect_all(self) -> Facts:
+        """A run that has its look at the processes, which on a busy machine may come late."""
+        facts = self.collector.collect()
+        while self.collector._scan is not None:
+            facts = self.collector.collect()
+        return facts
+
     def set(self, file: str, text: str | bytes) -> None:
         (self.proc / file).write_bytes(text if isinstance(text, bytes) else text.encode())
 

@@ -244,7 +244,7 @@ def test_names_and_units_of_the_settings_are_added(tmp_path: Path) -> None:
     write_process(machine.proc, 7, "mine", size=9)
     write_process(machine.proc, 8, "x", size=9, cgroup="0::/system.slice/tgi.service\n")
     write_process(machine.proc, 9, "vllm", size=9)
-    found = values(machine.collect())
+    found = values(machine.collect_all())
     assert {k: v for k, v in found.items() if k.startswith("process_count")} == {
         'process_count{process="mine"}': 1,
         'process_count{process="tgi.service"}': 1,

@@ -263,10 +263,10 @@ def test_the_collector_shows_it_at_its_own_pace(engine: Engine) -> None:
     machine.clock = clock
     machine.__post_init__()
     key = f'process_count{{process="{NAME}"}}'
-    assert values(machine.collect())[key] == 1
+    assert values(machine.collect_all())[key] == 1
     engine.process.kill()
     engine.process.wait()
     clock.advance(9.9)
-    assert values(machine.collect())[key] == 1
+    assert values(machine.collect_all())[key] == 1
     clock.advance(0.1)
-    assert values(machine.collect())[key] == 0
+    assert values(machine.collect_all())[key] == 0
