@@ -9,9 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from email.utils import formatdate
 from typing import NamedTuple, Protocol
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST as PLAIN_1_0
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as PLAIN_0_0_4
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -23,6 +20,11 @@ from oomcast import __version__
 from oomcast.page import Check, Row, render_page, security_policy
 from oomcast.webauth import BasicAuth, TokenBucket
 from oomcast.webconfig import WebConfig
+
+# As prometheus_client has them; its older releases that we accept lack two of the three.
+PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
+PLAIN_1_0 = "text/plain; version=1.0.0; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 _MAX_SCRAPES = 16
 _ESCAPING = ("allow-utf-8", "underscores", "dots", "values")
