@@ -3,14 +3,14 @@
 
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
-SCRIPTS := scripts/setup scripts/apt-install .ci/run
+SCRIPTS := scripts/setup scripts/apt-install scripts/secrets .ci/run
 # From the environment PYTHON is only a fallback, see scripts/setup.
 ifeq ($(origin PYTHON),command line)
 SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus run test e2e lint format types secrets secrets-baseline check lock clean
+.PHONY: help setup setup-dev setup-prometheus run test lint format types secrets secrets-baseline check lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,9 +31,6 @@ run: setup ## run the daemon in the foreground; Ctrl-C ends it
 test: setup-dev setup-prometheus ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
-e2e: setup-dev setup-prometheus ## run the tests that start the real daemon
-	@$(BIN)/python -m pytest tests/e2e $(ARGS)
-
 lint: setup-dev ## check style: ruff, and shellcheck where it is installed
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -47,8 +44,7 @@ types: setup-dev ## check types: mypy --strict
 	@$(BIN)/mypy
 
 secrets: setup-dev ## fail on a secret that is not in .secrets.baseline
-	@git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for f; do [ ! -f "$$f" ] || printf "%s\0" "$$f"; done' sh \
-	  | xargs -0 $(BIN)/detect-secrets-hook --no-verify --baseline .secrets.baseline
+	@git ls-files -z --cached --others --exclude-standard | xargs -0 scripts/secrets
 	@echo "no new secrets"
 
 secrets-baseline: setup-dev ## rewrite .secrets.baseline, to be reviewed
