@@ -32,7 +32,8 @@ POLL = 0.05
 
 @dataclass
 class Played:
-    """One workload after its end. forecasts: (monotonic seconds, forecast seconds) as /metrics had them."""
+    """One workload after its end. died: when the kernel killed it, in monotonic seconds. forecasts: (monotonic
+    seconds, forecast seconds) as /metrics had them."""
 
     path: str
     pid: int
@@ -82,12 +83,28 @@ def _play(
     assert child.stdout is not None
     child.stdout.read()
     status = child.wait()
-    died = time.monotonic()
-    done[name] = Played(cgroup.path, child.pid, limit, died, status)
+    ended = time.monotonic()
+    done[name] = Played(cgroup.path, child.pid, limit, _killed(child.pid, ended), status)
     child.stdout.close()
     if shape != "file":
         time.sleep(3)
         cgroup.remove()
+
+
+def _killed(pid: int, ended: float) -> float:
+    """The moment of the kill by the kernel's log: the victim's memory is freed before its parent hears of its end."""
+    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        while True:
+            record = os.read(log, 8192)
+            if b"Killed process %d " % pid in record:
+                at = int(record.split(b",", 3)[2]) / 1e6
+                # The log's clock is close to the monotonic one, but not the same on every machine.
+                return at if 0 <= ended - at < 1 else ended
+    except BlockingIOError:
+        return ended
+    finally:
+        os.close(log)
 
 
 def _poll(url: str, forecasts: dict[str, list[tuple[float, float]]], stop: threading.Event) -> None:

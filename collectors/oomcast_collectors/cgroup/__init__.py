@@ -16,6 +16,7 @@ from oomcast_collectors.cgroup.files import Budget
 from oomcast_collectors.cgroup.hierarchy import Hierarchies, find_hierarchies
 from oomcast_collectors.cgroup.lane import FastLane
 from oomcast_collectors.cgroup.node import Gone, Node
+from oomcast_collectors.cgroup.population import population
 from oomcast_collectors.cgroup.stat import Malformed
 from oomcast_collectors.cgroup.swap import swap_left
 from oomcast_collectors.cgroup.tree import Tree
@@ -96,6 +97,7 @@ class _Pass:
             exclude=settings.exclude,
             max_depth=settings.max_depth,
             cap=settings.max_cgroups,
+            population=population(self._proc, mount),
         )
         version = _version(hierarchies, swap=swap_left(self._proc)[0] > 0)
         self.watch = Watch(

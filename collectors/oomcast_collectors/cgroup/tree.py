@@ -6,7 +6,7 @@ import heapq
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from oomcast.clock import Clock
 # Directories walked for each one that may be reported: filters may hide most of a tree, but not all of memory.
 _WALKED_PER_FOUND = 8
 _LONGEST_PATH = 3800
+_REST_PER_VERIFICATION = 100
 _GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
@@ -46,8 +47,11 @@ class Tree:
     A directory's link count is 2 and its children, so that of an unchanged tree only directories known to have
     children are looked at, and those made less than `full_every` seconds ago. Every directory is verified once in
     `full_every` seconds, a few on each pass. What is missed until then (a child that took another's place between
-    two passes, the first child of an old directory) is found at once through `suspect`. Where a link count is below
-    2 it counts nothing, and the directory is listed every time.
+    two passes, the first child of an old directory) is found at once through `suspect`, and through `population`.
+    Where a link count is below 2 it counts nothing, and the directory is listed every time.
+
+    population: how many cgroups the kernel has, None if it does not say. When they became more than a pass has found,
+    that pass goes on to verify every directory, as often as that costs a hundredth of the time.
 
     include, exclude: globs on the whole path ("*" also matches "/"); nothing included means all. max_depth: of the
     root's children it is 1. cap: how many are reported; of more, those nearest to the root.
@@ -63,6 +67,7 @@ class Tree:
         max_depth: int = 32,
         cap: int = 2000,
         full_every: float = 60.0,
+        population: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._top = os.fspath(root).rstrip("/")
         self._clock = clock
@@ -72,6 +77,9 @@ class Tree:
         self._cap = cap
         self._room = max(cap * _WALKED_PER_FOUND, 64)
         self._full_every = full_every
+        self._population = population
+        self._counted: int | None = None
+        self._rest_until = 0.0
         self._verified: float | None = None
         self._credit = 0.0
         self._rotation: deque[_Directory] = deque()
@@ -98,7 +106,10 @@ class Tree:
         Raises OSError if the root cannot be read, or if there are no file descriptors or memory to read with; what
         is known stays known, and the next scan goes on from there.
         """
+        count, before = self._population(), len(self._known)
         self._walk()
+        if self._more_than(count, len(self._known) - before):
+            self._walk_all()
         if not self._changed:
             return [], []
         wanted = self._wanted()
@@ -126,6 +137,26 @@ class Tree:
             if self._known.get(directory.path) is directory:
                 due.extend((other, first) for other in self._look(directory, verify or first))
         self._suspects.clear()
+
+    def _more_than(self, count: int | None, found: int) -> bool:
+        """Whether cgroups were made since the last pass that this pass did not find."""
+        if count is None:
+            return False
+        unexplained = self._counted is not None and count - self._counted > max(found, 0)
+        if unexplained and self._clock.monotonic() < self._rest_until:
+            return False  # the count stays as it was, so that the next pass asks again
+        self._counted = count
+        return unexplained
+
+    def _walk_all(self) -> None:
+        began = self._clock.monotonic()
+        due = deque(self._rotation)
+        while due:
+            directory = due.popleft()
+            if self._known.get(directory.path) is directory:
+                due.extend(self._look(directory, verify=True))
+        now = self._clock.monotonic()
+        self._rest_until = now + (now - began) * _REST_PER_VERIFICATION
 
     def _due_for_verification(self) -> list[_Directory]:
         now = self._clock.monotonic()

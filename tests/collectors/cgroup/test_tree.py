@@ -10,7 +10,8 @@ import pytest
 
 from collectors.cgroup import trees
 from fakes import FakeClock
-from oomcast_collectors.cgroup.hierarchy import find_hierarchies
+from oomcast_collectors.cgroup.hierarchy import Mount, find_hierarchies
+from oomcast_collectors.cgroup.population import population
 from oomcast_collectors.cgroup.tree import Found, Tree
 from requires import needs
 
@@ -51,6 +52,21 @@ class Cases:
         (root / "b").rmdir()
         make(root, "/c", "/d", "/c/e")
         assert tree.scan() == (at(root, "/c", "/d", "/c/e"), gone)
+
+    def test_a_risen_population_has_the_first_child_of_an_old_directory_found_at_once(
+        self, root: Path, clock: FakeClock
+    ) -> None:
+        make(root, "/a")
+        count = 1
+        tree = Tree(root, clock, full_every=60, population=lambda: count)
+        tree.scan()
+        clock.advance(59)
+        tree.scan()
+        make(root, "/a/first")
+        assert tree.scan() == ([], [])
+        count += 1
+        assert paths(tree.scan()[0]) == ["/a/first"]
+        assert tree.scan() == ([], [])
 
     def test_the_first_child_of_a_new_directory_is_found_at_once(self, root: Path, clock: FakeClock) -> None:
         tree = Tree(root, clock)
@@ -232,6 +248,30 @@ class TestCopy(Cases):
         host.state("/new.slice", "v2-climb/late")
         host.write("/new.slice", {"memory.current": "1\n"})
         assert (host.cgroup("/new.slice") / "memory.current").read_text() == "1\n"
+
+
+@needs("cgroup")
+def test_the_kernel_counts_what_is_made(clock: FakeClock) -> None:
+    mount = find_hierarchies(Path("/proc")).memory
+    count = population(Path("/proc"), mount)
+    before = count()
+    child = mount.path / f"oomcast-population-{os.getpid()}"
+    child.mkdir()
+    try:
+        after = count()
+    finally:
+        child.rmdir()
+    assert before is not None
+    assert after is not None
+    assert after > before
+
+
+def test_a_kernel_that_does_not_count_is_asked_in_vain(tmp_path: Path) -> None:
+    assert population(tmp_path, Mount(tmp_path, 1))() is None
+    (tmp_path / "cgroups").write_text("#subsys_name hierarchy num_cgroups enabled\ncpu\t1\t7\t1\nmemory\t4\t56\t1\n")
+    assert population(tmp_path, Mount(tmp_path, 1))() == 56
+    (tmp_path / "cgroup.stat").write_text("nr_descendants 12\nnr_dying_descendants 3\n")
+    assert population(tmp_path, Mount(tmp_path, 2))() == 12
 
 
 @needs("cgroup")
