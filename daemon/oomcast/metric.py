@@ -15,6 +15,7 @@ Kind = Literal["counter", "gauge", "info", "stateset", "histogram"]
 _NAME = re.compile(r"(oomcast|process)_[a-z][a-z0-9_]*\Z")
 _LABEL = re.compile(r"[a-z][a-z0-9_]*\Z")
 _SUFFIX: Mapping[str, str] = {"counter": "_total", "info": "_info"}
+_RESERVED = ("_count", "_sum", "_bucket", "_created")
 _NOT_BASE_UNITS = ("_ms", "_us", "_ns", "_kb", "_mb", "_gb", "_mib", "_gib", "_percent", "_minutes", "_hours")
 
 TARGET_LABELS = frozenset(
@@ -50,6 +51,8 @@ class Metric:
             raise MetricError(f"{self.name}: a {self.kind} is named oomcast_…{suffix}")
         if self.kind not in _SUFFIX and self.name.endswith(tuple(_SUFFIX.values())):
             raise MetricError(f"{self.name}: the suffix belongs to another kind than {self.kind}")
+        if self.family.endswith(_RESERVED):
+            raise MetricError(f"{self.name}: {', '.join(_RESERVED)} are what the text format adds itself")
         if self.name.removesuffix(suffix).endswith(_NOT_BASE_UNITS):
             raise MetricError(f"{self.name}: base units only (_bytes, _seconds, _ratio)")
         for label in self.labels:

@@ -114,6 +114,8 @@ def test_numbers_are_written_as_prometheus_client_does(value: float, text: str) 
         ("oomcast_x_info", "gauge", ()),
         ("oomcast_x_total", "gauge", ()),
         ("oomcast_x_mb", "gauge", ()),
+        ("oomcast_x_count", "gauge", ()),
+        ("oomcast_x_created_total", "counter", ()),
         ("oomcast_x_ms_total", "counter", ()),
         ("other_x", "gauge", ()),
         ("oomcast_x", "gauge", ("pod",)),

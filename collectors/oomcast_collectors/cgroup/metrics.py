@@ -24,8 +24,8 @@ UNRECLAIMABLE = Metric(
     "oomcast_cgroup_memory_unreclaimable_bytes",
     "gauge",
     "What no reclaim can free: memory charged, less evictable file pages and reclaimable slab (on v1, which does not"
-    " tell slab apart, 1/32 of the file pages instead), and at least anonymous plus shared memory. Reaching the limit with it is an OOM kill; dirty or busily mapped"
-    " file pages are freed slowly and not part of it.",
+    " tell slab apart, 1/32 of the file pages instead), and at least anonymous plus shared memory. Reaching the limit"
+    " with it is an OOM kill; dirty or busily mapped file pages are freed slowly and not part of it.",
     ("cgroup",),
     _EACH,
 )
@@ -59,7 +59,7 @@ INFO = Metric(
     _EACH,
     absent="labels are left out where they do not apply or are not known",
 )  # fmt: skip
-COUNT = Metric("oomcast_cgroup_count", "gauge", "Cgroups that are watched.")
+COUNT = Metric("oomcast_cgroups", "gauge", "Cgroups that are watched.")
 TRUNCATED = Metric(
     "oomcast_cgroup_truncated",
     "gauge",
@@ -102,7 +102,7 @@ SWAP = Metric(
     "Swap used by the cgroup and its descendants.",
     ("cgroup",),
     _EACH,
-    absent="where the kernel does not account swap, and on v2 on hosts without swap",
+    absent="where the kernel does not account swap",
 )
 LIMIT_HITS = Metric(
     "oomcast_cgroup_memory_limit_hits_total",

@@ -44,7 +44,7 @@ FAULTS = Metric(
     absent="serving processes are not looked for, or cannot be listed; a configured name starts at 0",
 )
 COUNT = Metric(
-    "oomcast_process_count",
+    "oomcast_processes",
     "gauge",
     "Serving processes of this name that run (/proc).",
     ("process",),

@@ -245,10 +245,10 @@ def test_names_and_units_of_the_settings_are_added(tmp_path: Path) -> None:
     write_process(machine.proc, 8, "x", size=9, cgroup="0::/system.slice/tgi.service\n")
     write_process(machine.proc, 9, "vllm", size=9)
     found = values(machine.collect_all())
-    assert {k: v for k, v in found.items() if k.startswith("process_count")} == {
-        'process_count{process="mine"}': 1,
-        'process_count{process="tgi.service"}': 1,
-        'process_count{process="vllm"}': 1,
+    assert {k: v for k, v in found.items() if k.startswith("processes")} == {
+        'processes{process="mine"}': 1,
+        'processes{process="tgi.service"}': 1,
+        'processes{process="vllm"}': 1,
     }
 
 

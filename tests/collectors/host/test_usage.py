@@ -43,13 +43,13 @@ def test_sums_by_name(tmp_path: Path) -> None:
         'resident_bytes{kind="shmem",process="vllm"}': 33 << 10,
         'swap_bytes{process="vllm"}': 44 << 10,
         'locked_bytes{process="vllm"}': 55 << 10,
-        'count{process="vllm"}': 2,
+        'oomcast_processes{process="vllm"}': 2,
         'resident_bytes{kind="anon",process="ollama"}': 7 << 10,
         'resident_bytes{kind="file",process="ollama"}': 0,
         'resident_bytes{kind="shmem",process="ollama"}': 0,
         'swap_bytes{process="ollama"}': 0,
         'locked_bytes{process="ollama"}': 0,
-        'count{process="ollama"}': 1,
+        'oomcast_processes{process="ollama"}': 1,
         'major_faults_total{process="vllm"}': 0,
         'major_faults_total{process="ollama"}': 0,
         'major_faults_total{process="sglang"}': 0,
@@ -86,7 +86,7 @@ def test_faults_never_go_back(tmp_path: Path) -> None:
         (tmp_path / f"{pid}/stat").unlink()
     gone = scan()
     assert lines(gone.samples) == {
-        'count{process="vllm"}': 0,
+        'oomcast_processes{process="vllm"}': 0,
         'major_faults_total{process="vllm"}': 113,
         "names_dropped": 0,
     }
@@ -112,13 +112,13 @@ def test_a_process_that_ends_while_it_is_measured(tmp_path: Path, missing: str) 
     write_process(tmp_path, 4, "vllm", size=9, anon=1)
     write_process(tmp_path, 5, "vllm", size=9, anon=1)
     (tmp_path / "5" / missing).unlink()
-    assert lines(usage(tmp_path, "vllm").scan().samples)['count{process="vllm"}'] == 1
+    assert lines(usage(tmp_path, "vllm").scan().samples)['oomcast_processes{process="vllm"}'] == 1
 
 
 def test_a_zombie_does_not_count(tmp_path: Path) -> None:
     write_process(tmp_path, 4, "vllm")
     (tmp_path / "4/status").write_text("Name:\tvllm\nState:\tZ (zombie)\n")
-    assert 'count{process="vllm"}' not in lines(usage(tmp_path, "vllm").scan().samples)
+    assert 'oomcast_processes{process="vllm"}' not in lines(usage(tmp_path, "vllm").scan().samples)
 
 
 def test_the_largest_names_stay_and_the_rest_is_counted(tmp_path: Path) -> None:
@@ -126,7 +126,9 @@ def test_the_largest_names_stay_and_the_rest_is_counted(tmp_path: Path) -> None:
         write_process(tmp_path, pid, f"name-{pid}", size=9, anon=pid)
     found = lines(usage(tmp_path, "*", names=3).scan().samples)
     assert found["names_dropped"] == 27
-    assert {k for k in found if k.startswith("count")} == {f'count{{process="name-{n}"}}' for n in (28, 29, 30)}
+    assert {k for k in found if k.startswith("oomcast_processes")} == {
+        f'oomcast_processes{{process="name-{n}"}}' for n in (28, 29, 30)
+    }
     assert {k for k in found if k.startswith("major")} == {
         f'major_faults_total{{process="name-{n}"}}' for n in (28, 29, 30)
     }
@@ -137,7 +139,7 @@ def test_names_without_number_are_forgotten(tmp_path: Path) -> None:
     for round in range(100):
         write_process(tmp_path, 7, f"name-{round}", size=9, start=round)
         found = lines(scanner.scan().samples)
-    assert 'count{process="name-99"}' in found
+    assert 'oomcast_processes{process="name-99"}' in found
     assert len(found) < 30
     assert len(scanner._faults) < 15
     assert len(scanner._series) < 60
@@ -149,7 +151,7 @@ def test_hostile_names_make_one_series_each(tmp_path: Path) -> None:
     write_process(tmp_path, 6, b'a"b\\c\nd', size=9)
     found = lines(usage(tmp_path, "*").scan().samples)
     assert found['resident_bytes{kind="anon",process="\\\\xff"}'] == 3 << 10
-    assert found['count{process="a\\"b\\\\c\\nd"}'] == 1
+    assert found['oomcast_processes{process="a\\"b\\\\c\\nd"}'] == 1
 
 
 def test_status_of_a_kernel_without_kinds() -> None:
@@ -240,7 +242,7 @@ def test_a_real_process_by_kind_of_memory(engine: Engine) -> None:
     assert grown(before, memory, kinds["file"]) == pytest.approx(0, abs=slack)
     assert grown(memory, after, kinds["file"]) == pytest.approx(32 * MIB, abs=slack)
     assert grown(memory, after, kinds["anon"]) == pytest.approx(0, abs=slack)
-    assert after[f'count{{process="{NAME}"}}'] == 1
+    assert after[f'oomcast_processes{{process="{NAME}"}}'] == 1
     assert after[f'locked_bytes{{process="{NAME}"}}'] == 64 << 10
     assert after[f'swap_bytes{{process="{NAME}"}}'] == 0
 
@@ -262,7 +264,7 @@ def test_the_collector_shows_it_at_its_own_pace(engine: Engine) -> None:
     machine = real_host(NAME)
     machine.clock = clock
     machine.__post_init__()
-    key = f'process_count{{process="{NAME}"}}'
+    key = f'processes{{process="{NAME}"}}'
     assert values(machine.collect_all())[key] == 1
     engine.process.kill()
     engine.process.wait()
