@@ -13,12 +13,16 @@ _TERM_SHARE = 0.5
 
 
 class Child:
-    """Runs `argv` in a session of its own, so that its whole process group can be ended at once."""
+    """Runs `argv` in a session of its own, so that its whole process group can be ended at once.
+
+    Raises OSError when the program cannot be started.
+    """
 
     def __init__(self, argv: Sequence[str], clock: Clock) -> None:
         self._clock = clock
+        # Unbuffered: closing a buffered pipe waits for a thread that reads it, which a hung child keeps there.
         self._process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, close_fds=True
+            argv, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, close_fds=True
         )
 
     @property
@@ -27,22 +31,25 @@ class Child:
 
     @property
     def stdout(self) -> IO[bytes]:
+        """The child's output, unbuffered."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def stop(self, deadline: float) -> None:
-        """SIGTERM to the group, SIGKILL after half of the time until the monotonic `deadline`."""
+        """SIGTERM to the group, SIGKILL after half of the time until the monotonic `deadline`.
+
+        Raises subprocess.TimeoutExpired when not even that ends it in time (it hangs in the kernel).
+        """
         left = max(deadline - self._clock.monotonic(), 0.0)
         self._signal(signal.SIGTERM)
         try:
-            self._process.wait(left * _TERM_SHARE)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(left * _TERM_SHARE)
             # The group outlives its leader: children that ignored the first signal end here in either case.
             self._signal(signal.SIGKILL)
-        self._process.wait(left * (1 - _TERM_SHARE))
-        self.stdout.close()
+            self._process.wait(left * (1 - _TERM_SHARE))
+        finally:
+            self.stdout.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

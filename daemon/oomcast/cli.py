@@ -11,7 +11,9 @@ from pathlib import Path
 
 from oomcast import __version__, report, table
 from oomcast.clock import SystemClock
-from oomcast.daemon import CORE_METRICS, Core, Daemon, leave
+from oomcast.core import CORE_METRICS, Core
+from oomcast.daemon import Daemon
+from oomcast.ending import leave
 from oomcast.example import example
 from oomcast.logs import configure
 from oomcast.notify import Notifier
@@ -19,16 +21,21 @@ from oomcast.plugins import Found, SpecError, find
 from oomcast.settings import Settings, SettingsError, load
 
 EXIT_FAILED, EXIT_USAGE, EXIT_COLLECTOR = 1, 2, 3
+_MOST_SECONDS = 86_400.0
 _PATIENCE = 1.0
 """Seconds beyond the slowest collector's timeout that `run --once` and `check` wait for first runs."""
 
 
 def run(argv: Sequence[str]) -> None:
     """Runs one command; never returns: threads that hang in a driver must not keep the process."""
-    arguments = _parser().parse_args(argv)
     configure("info", "logfmt", sys.stderr)
     try:
+        arguments = _parser().parse_args(argv)
         code = int(arguments.command(arguments))
+        if sys.stdout:
+            sys.stdout.flush()
+    except SystemExit as done:  # argparse: help, version, wrong usage
+        code = done.code if isinstance(done.code, int) else EXIT_USAGE
     except SettingsError as error:
         print(error, file=sys.stderr)
         code = EXIT_USAGE
@@ -39,6 +46,9 @@ def run(argv: Sequence[str]) -> None:
         code = EXIT_FAILED
     except KeyboardInterrupt:
         code = 130
+    except Exception:
+        logging.getLogger("oomcast").exception("oomcast cannot go on")
+        code = EXIT_FAILED
     leave(code)
 
 
@@ -63,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=_check)
     command = commands.add_parser("snapshot", parents=[settings], help="read every counter twice and print what rose")
-    command.add_argument("--interval", type=float, default=10.0, metavar="SECONDS", help="time between (default 10)")
+    command.add_argument("--interval", type=_seconds, default=10.0, metavar="SECONDS", help="time between (default 10)")
     command.add_argument("--match", default="", metavar="TEXT", help="only series whose name or labels contain TEXT")
     command.add_argument("--all", action="store_true", help="also counters that did not rise")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -80,18 +90,15 @@ def _run(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
     if arguments.once:
         core = _once(found, settings)
-        for chunk in core.exposition.render(openmetrics=False, gzip=False):
-            sys.stdout.buffer.write(chunk)
+        _write(b"".join(core.exposition.render(openmetrics=False, gzip=False)).decode())
         return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+    source = str(arguments.config or os.environ.get("OOMCAST_CONFIG") or "defaults")
+    logging.getLogger("oomcast").info("starting", extra={"version": __version__, "settings": source})
     clock = SystemClock()
     core = Core(found.specs, settings.paths.roots(), clock)
 
-    def reload() -> Settings | None:
-        try:
-            return _settings(arguments)[1]
-        except SettingsError as error:
-            logging.getLogger("oomcast").error("reload refused, the old settings go on: %s", error)
-            return None
+    def reload() -> Settings:
+        return load(arguments.config, os.environ, found.specs, found.left_out)
 
     return asyncio.run(Daemon(core, settings, reload, Notifier(os.environ), clock).run())
 
@@ -99,7 +106,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
     core = _once(found, settings)
-    print("\n".join(report.check(core, settings, found.specs)))
+    _write("\n".join(report.check(core, settings, found.specs)) + "\n")
     return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
 
 
@@ -107,10 +114,11 @@ def _snapshot(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
     core = _once(found, report.with_all_counters(settings))
     before = report.counters(core)
-    time.sleep(max(arguments.interval, 0))
-    core.rest()
+    time.sleep(arguments.interval)
+    core.again(_patience(settings))
     after = report.counters(core)
-    print(report.difference(before, after, arguments.match, everything=arguments.all, as_json=arguments.json))
+    show = report.as_json if arguments.json else report.as_text
+    _write(show(report.difference(before, after, arguments.match, everything=arguments.all)) + "\n")
     return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
 
 
@@ -119,12 +127,12 @@ def _metrics(arguments: argparse.Namespace) -> int:
     rows = [("oomcast", metric) for metric in CORE_METRICS]
     rows += [(spec.name, metric) for spec in specs for metric in spec.metrics]
     about = {"oomcast": "the daemon itself, the forecast, and kills counted once"} | {s.name: s.help for s in specs}
-    sys.stdout.write(table.render(rows, arguments.format, about))
+    _write(table.render(rows, arguments.format, about))
     return 0
 
 
 def _example(_: argparse.Namespace) -> int:
-    sys.stdout.write(example(find(CORE_METRICS).specs))
+    _write(example(find(CORE_METRICS).specs))
     return 0
 
 
@@ -139,5 +147,22 @@ def _once(found: Found, settings: Settings) -> Core:
     """A core whose collectors have all run once, or have been given up."""
     core = Core(found.specs, settings.paths.roots(), SystemClock())
     core.start(settings)
-    core.rest(_PATIENCE + max((own.timeout for own in settings.collectors.values()), default=0))
+    core.rest(_patience(settings))
     return core
+
+
+def _patience(settings: Settings) -> float:
+    return _PATIENCE + max((own.timeout for own in settings.collectors.values() if own.enabled), default=0)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"should be 0 to {_MOST_SECONDS:g} seconds")
+    return seconds
+
+
+def _write(text: str) -> None:
+    # Bytes, since the locale's encoding may lack what a path holds. No stdout at all: nobody wants to know.
+    if sys.stdout:
+        sys.stdout.buffer.write(text.encode())

@@ -6,6 +6,7 @@ import resource
 from collections.abc import Callable, Iterable, Sequence
 
 from oomcast import __version__
+from oomcast.chores import Chores
 from oomcast.clock import Clock
 from oomcast.contract import Roots
 from oomcast.metric import Metric, Sample
@@ -80,26 +81,35 @@ METRICS = (
     CPU, RESIDENT, VIRTUAL, OPEN_FDS, MAX_FDS, START,
 )  # fmt: skip
 
-_STALE_LOOP = 10.0
-"""Seconds: the loop comes by every second; ten of them missed is no hiccup."""
+_STALE = 10.0
+"""Seconds: the loop and the chores come by every second; ten of them missed is no hiccup."""
 
 
 class Health:
     """Facts about the running daemon, from its runners and its scheduler."""
 
     def __init__(
-        self, store: Store, clock: Clock, scheduler: Scheduler, runners: Callable[[], Sequence[Runner]]
+        self,
+        store: Store,
+        clock: Clock,
+        scheduler: Scheduler,
+        chores: Chores,
+        runners: Callable[[], Sequence[Runner]],
     ) -> None:
         self._store = store
         self._scheduler = scheduler
+        self._chores = chores
         self._clock = clock
         self._runners = runners
         self._started = clock.time()
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether the scheduler's loop is alive, and its age."""
+        """Whether the scheduler's loop is alive and the daemon's own work gets done, and which of them is late."""
         age = self._scheduler.age()
-        return age < _STALE_LOOP, f"the scheduler's loop came by {age:.1f} s ago"
+        undone, chore = self._chores.undone()
+        if undone >= _STALE and age < _STALE:
+            return False, f"{chore} has not been done for {undone:.1f} s"
+        return age < _STALE, f"the scheduler's loop came by {age:.1f} s ago"
 
     def ready(self) -> tuple[bool, str]:
         """Whether every collector has ended its first run, one way or the other."""
@@ -112,6 +122,7 @@ class Health:
             found += _collector(runner)
         found += [Sample(DROPPED.series(metric.name), count) for metric, count in self._store.dropped().items()]
         found.append(Sample(LOOP_AGE.series(), round(self._scheduler.age(), 3)))
+        found += self._chores.samples()
         found += _process(self._started)
         return found
 

@@ -1,10 +1,11 @@
 """Where facts go: samples to the store, levels to the forecast, events to the timeline and the reconciler."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from oomcast.clock import Clock
 from oomcast.contract import Facts, Level
 from oomcast.forecast import Forecaster
+from oomcast.metric import Histogram, MetricError, Sample
 from oomcast.reconcile import Reconciler
 from oomcast.store import Store
 from oomcast.timeline import Timeline
@@ -26,7 +27,11 @@ class Pipeline:
         self._clock = clock
 
     def accept(self, source: str, facts: Facts) -> None:
-        """The whole result of one run of `source`. Raises MetricError when a sample is outside the metric table."""
+        """The whole result of one run of `source`.
+
+        Raises MetricError when a sample is outside the metric table or its value is none of the metric's kind.
+        """
+        _check(facts.samples)
         self._store.put(source, facts.samples)
         self._take(source, facts, whole=True)
 
@@ -59,3 +64,21 @@ class Pipeline:
         if level.resource == "cgroup_memory":
             cgroup = level.labels[0][1]
             self._reconciler.know(cgroup, cgroup)
+
+
+def _check(samples: Iterable[Sample]) -> None:
+    # Here, where it costs one collector its data: found while /metrics is written it would cost everybody's.
+    for sample in samples:
+        value = sample[1]
+        if type(value) is float or type(value) is int:
+            continue
+        metric = sample[0].metric
+        match metric.kind:
+            case "stateset":
+                fits = value in metric.states
+            case "histogram":
+                fits = isinstance(value, Histogram)
+            case _:
+                fits = isinstance(value, int | float)
+        if not fits:
+            raise MetricError(f"{metric.name} is a {metric.kind} and cannot be a {type(value).__name__}")

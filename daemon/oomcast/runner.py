@@ -10,6 +10,9 @@ from oomcast.contract import Collector, Facts, NotPresent, Outcome
 _GAP_WINDOW = 300.0
 """Seconds for which a gap is remembered at least (twice that at most)."""
 
+_MOST_REASON = 500
+"""Characters of a reason: an exception's text may be a whole file."""
+
 
 class Sink(Protocol):
     """Where a run's facts go."""
@@ -36,6 +39,8 @@ class Runner:
         self._lock = threading.Lock()
         self._run = 0
         self._started: float | None = None
+        self._inside = False
+        self._present = False
         self._gaps = _Gaps()
         self.outcomes: dict[Outcome, int] = dict.fromkeys(get_args(Outcome), 0)
         self.overruns = 0
@@ -45,25 +50,29 @@ class Runner:
         """Why the state is not success."""
         self.duration: float | None = None
         """Seconds of the last finished run."""
+        self.finished_from: float | None = None
+        """Monotonic time at which that run began."""
         self.last_success: float | None = None
         """Wall time of the last success; None before the first."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a run was given up and has not returned yet: no other one begins until it does."""
+        return self._inside and self._started is None
 
     def run(self) -> None:
         """One run: never raises, whatever the collector does."""
         with self._lock:
             self._run += 1
             run = self._run
-            self._started = self._clock.monotonic()
-            self._gaps.start(self._started)
+            began = self._started = self._clock.monotonic()
+            self._inside = True
+            self._gaps.start(began)
         try:
-            facts = self._collector.collect()
-        except NotPresent as absence:
-            gone = self.last_success is not None and not absence.removed
-            self._finish(run, "failure" if gone else "absent", str(absence))
-        except Exception as error:  # noqa: BLE001 - one collector's defect must never cost another's data
-            self._finish(run, "failure", f"{type(error).__name__}: {error}", error)
-        else:
-            self._finish(run, "success", "", facts=facts)
+            self._attempt(run, began)
+        finally:
+            with self._lock:
+                self._inside = False
 
     def expire(self) -> None:
         """Gives up a run that is overdue: its old series go now, its result is dropped whenever it comes."""
@@ -95,44 +104,82 @@ class Runner:
         """The largest such distance of the last 5 to 10 minutes, the one that is still open included."""
         return self._gaps.largest(self._clock.monotonic())
 
+    def _attempt(self, run: int, began: float) -> None:
+        try:
+            facts = self._collector.collect()
+        except NotPresent as absence:
+            gone = self._present and not absence.removed
+            self._finish(run, began, "failure" if gone else "absent", _text(absence))
+        # One collector's defect must never cost another's data; SystemExit and the like are no better in a thread.
+        except BaseException as error:  # noqa: BLE001
+            self._finish(run, began, "failure", f"{type(error).__name__}: {_text(error)}", error)
+        else:
+            self._finish(run, began, "success", "", facts=facts)
+
     def _finish(
-        self, run: int, outcome: Outcome, reason: str, error: Exception | None = None, facts: Facts | None = None
+        self,
+        run: int,
+        began: float,
+        outcome: Outcome,
+        reason: str,
+        error: BaseException | None = None,
+        facts: Facts | None = None,
     ) -> None:
-        with self._lock:
-            if run != self._run or self._started is None:
-                self._log.info("a run that was given up returned; its result is dropped")
-                return
-            self.duration = self._clock.monotonic() - self._started
-            self._started = None
-        # Outside the lock: the sink may take its time, and expire() must not wait for it.
+        duration = self._clock.monotonic() - began
+        if run != self._run:
+            self._log.debug("a run that was given up returned; its result is dropped")
+            return
+        # Outside the lock: the sink may take its time (it names pods from files), and expire() must not wait for it.
         if facts is None:
             self._sink.withdraw(self.name)
         else:
             try:
                 self._sink.accept(self.name, facts)
             except Exception as refused:  # noqa: BLE001 - as in run()
-                outcome, reason, error = "failure", f"{type(refused).__name__}: {refused}", refused
+                outcome, reason, error = "failure", f"{type(refused).__name__}: {_text(refused)}", refused
                 self._sink.withdraw(self.name)
         with self._lock:
-            self._settle(outcome, reason, error)
+            given_up = run != self._run
+            if not given_up:
+                self._started = None
+                self.duration = duration
+                self.finished_from = began
+                self._settle(outcome, reason, error)
+        if given_up:
+            # It was given up while the sink was at it, and what was withdrawn then has been published since.
+            self._sink.withdraw(self.name)
 
-    def _settle(self, outcome: Outcome, reason: str, error: Exception | None = None) -> None:
+    def _settle(self, outcome: Outcome, reason: str, error: BaseException | None = None) -> None:
+        reason = " ".join(reason[: _MOST_REASON + 1].split())
+        reason = reason if len(reason) <= _MOST_REASON else reason[:_MOST_REASON] + "…"
         self.outcomes[outcome] += 1
         if outcome == "success":
             self.last_success = self._clock.time()
+        if outcome in ("success", "absent"):
+            # Once the thing itself was removed, its absence is as expected as it was before the first success.
+            self._present = outcome == "success"
         if (outcome, reason) != (self.state, self.reason):
             self._tell(outcome, reason, error)
         self.state, self.reason = outcome, reason
 
-    def _tell(self, outcome: Outcome, reason: str, error: Exception | None) -> None:
+    def _tell(self, outcome: Outcome, reason: str, error: BaseException | None) -> None:
+        # A reason that differs each time (a number in it) is not a change of state each time.
+        changed = self.state != outcome
         if outcome == "success":
             if self.state is not None:
                 self._log.info("collector works again")
         elif outcome == "absent":
-            self._log.info("not on this machine: %s", reason)
+            self._log.log(logging.INFO if changed else logging.DEBUG, "not on this machine: %s", reason)
         else:
-            level = logging.WARNING if self.state != outcome else logging.DEBUG
-            self._log.log(level, "collector failed: %s", reason, exc_info=error if level > logging.DEBUG else None)
+            trace = error if changed else None
+            self._log.log(logging.WARNING if changed else logging.DEBUG, "collector failed: %s", reason, exc_info=trace)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a plug-in's own class, whose text is any code
+        return f"(its text cannot be had: {type(broken).__name__})"
 
 
 class _Gaps:

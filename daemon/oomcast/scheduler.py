@@ -1,6 +1,7 @@
 """APScheduler, wired so that one collector can never delay another, nor the end of the process."""
 
 import logging
+import threading
 from datetime import UTC, datetime
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, JobEvent
@@ -15,6 +16,7 @@ from oomcast.runner import Runner
 _BEAT = "heartbeat"
 _BEAT_SECONDS = 1.0
 _JUMP_SECONDS = 1.0
+_STOP_SECONDS = 0.5
 
 
 class Scheduler:
@@ -69,12 +71,16 @@ class Scheduler:
         self._offset = offset
         if abs(jump) > _JUMP_SECONDS:
             self._log.warning("the wall clock jumped; the schedule starts anew", extra={"seconds": round(jump, 3)})
-            now = self._phase = self._now()
-            for job in self._scheduler.get_jobs():
-                interval = self._runners[job.id][1] if job.id in self._runners else _BEAT_SECONDS
-                job.modify(trigger=_every(interval, now), next_run_time=now)
+            self.restart()
         for runner, _ in list(self._runners.values()):
             runner.expire()
+
+    def restart(self) -> None:
+        """Every runner's next run is due now, and its interval counts from now on."""
+        now = self._phase = self._now()
+        for job in self._scheduler.get_jobs():
+            interval = self._runners[job.id][1] if job.id in self._runners else _BEAT_SECONDS
+            job.modify(trigger=_every(interval, now), next_run_time=now)
 
     def age(self) -> float:
         """Seconds since the scheduler's loop last came by."""
@@ -82,7 +88,10 @@ class Scheduler:
 
     def stop(self) -> None:
         """Ends the schedule without waiting for runs; a hung one keeps its thread until the process ends."""
-        self._scheduler.shutdown(wait=False)
+        # It joins the loop's thread: should that be stuck, the collectors still have to be stopped.
+        ending = threading.Thread(target=self._scheduler.shutdown, kwargs={"wait": False}, daemon=True)
+        ending.start()
+        ending.join(_STOP_SECONDS)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.time(), UTC)

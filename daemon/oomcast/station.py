@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from oomcast.clock import Clock
 from oomcast.contract import Collector, CollectorSettings, CollectorSpec, Context, Facts, Roots
+from oomcast.page import Row
 from oomcast.pipeline import Pipeline
 from oomcast.runner import Runner
 from oomcast.scheduler import Scheduler
@@ -20,12 +21,13 @@ class Post:
     spec: CollectorSpec
     settings: CollectorSettings
     serving: tuple[str, ...]
+    roots: Roots
     collector: Collector
     runner: Runner
 
 
 class Station:
-    """Holds a Post for every collector that is switched on. Everything is called from the daemon's main thread."""
+    """Holds a Post for every collector that is switched on. Two calls at once are the caller's to prevent."""
 
     def __init__(self, specs: Sequence[CollectorSpec], pipeline: Pipeline, scheduler: Scheduler, clock: Clock) -> None:
         self._specs = specs
@@ -38,15 +40,31 @@ class Station:
     def runners(self) -> list[Runner]:
         return [post.runner for post in self._posts.values()]
 
-    def help(self, name: str) -> str:
-        """One line about the collector `name`."""
-        return self._posts[name].spec.help
+    @property
+    def off(self) -> list[CollectorSpec]:
+        """The collectors that are switched off."""
+        return [spec for spec in self._specs if spec.name not in self._posts]
+
+    def rows(self) -> list[Row]:
+        """Every collector for the landing page, in the order of the specs."""
+        posts = dict(self._posts)
+        return [
+            Row(spec.name, post.runner.state or "pending", post.runner.reason, spec.help)
+            if (post := posts.get(spec.name))
+            else Row(spec.name, "disabled", help=spec.help)
+            for spec in self._specs
+        ]
 
     def apply(self, settings: Settings, deadline: float) -> None:
         """Starts, stops and replaces collectors so that they are as `settings` say; the unchanged ones go on.
 
         deadline: monotonic; stopping a replaced one takes no longer.
         """
+        self.end_changed(settings, deadline)
+        self.begin_missing(settings)
+
+    def end_changed(self, settings: Settings, deadline: float) -> None:
+        """Stops the collectors that `settings` change or switch off. Waits for them, so not for the event loop."""
         gone = [name for name, post in self._posts.items() if not _unchanged(post, settings)]
         stopping = [self._posts.pop(name) for name in gone]
         for post in stopping:
@@ -54,6 +72,9 @@ class Station:
         self._stop(stopping, deadline)
         for post in stopping:
             post.runner.retire()
+
+    def begin_missing(self, settings: Settings) -> None:
+        """Starts the collectors that `settings` ask for and that do not run."""
         for spec in self._specs:
             own = settings.collectors[spec.name]
             if own.enabled and spec.name not in self._posts:
@@ -76,20 +97,22 @@ class Station:
         except Exception as error:  # noqa: BLE001 - it must not take the other collectors down; each run tells
             collector = _Broken(error)
         runner = Runner(spec.name, collector, own.timeout, self._pipeline, self._clock, log)
-        return Post(spec, own, serving, collector, runner)
+        return Post(spec, own, serving, roots, collector, runner)
 
     def _stop(self, posts: Sequence[Post], deadline: float) -> None:
         # Each in a thread of its own: one that hangs, against the contract, must not keep the others from stopping.
-        threads = []
+        threads = {}
         for post in posts:
             stop = _method(post.collector, "stop")
             if stop:
-                threads.append(threading.Thread(target=_stopped, args=(post, stop, deadline), daemon=True))
-                threads[-1].start()
-        for thread in threads:
+                thread = threads[post.spec.name] = threading.Thread(
+                    target=_stopped, args=(post, stop, deadline), name=f"stop {post.spec.name}", daemon=True
+                )
+                thread.start()
+        for name, thread in threads.items():
             thread.join(max(deadline - self._clock.monotonic(), 0))
             if thread.is_alive():
-                logging.getLogger("oomcast").warning("a collector did not stop in time; it is left behind")
+                logging.getLogger(f"oomcast.{name}").warning("did not stop in time and is left behind")
 
 
 class _Broken:
@@ -97,9 +120,11 @@ class _Broken:
 
     def __init__(self, error: Exception) -> None:
         self._error = error
+        self._trace = error.__traceback__
 
     def collect(self) -> Facts:
-        raise self._error
+        # With its first traceback: each raise would add to the one it has, for ever.
+        raise self._error.with_traceback(self._trace)
 
 
 def _stopped(post: Post, stop: Callable[[float], None], deadline: float) -> None:
@@ -115,4 +140,8 @@ def _method(collector: Collector, name: str) -> Callable[..., None] | None:
 
 def _unchanged(post: Post, settings: Settings) -> bool:
     own: Mapping[str, CollectorSettings] = settings.collectors
-    return own[post.spec.name] == post.settings and settings.serving_processes == post.serving
+    return (
+        own[post.spec.name] == post.settings
+        and settings.serving_processes == post.serving
+        and settings.paths.roots() == post.roots
+    )
