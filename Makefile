@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus run test lint format types secrets secrets-baseline check lock clean
+.PHONY: help setup setup-dev setup-prometheus run test lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ secrets-baseline: setup-dev ## rewrite .secrets.baseline, to be reviewed
 	@$(BIN)/detect-secrets scan --no-verify --baseline .secrets.baseline
 
 check: lint types secrets test ## everything that CI checks
+
+bench: setup ## measure the daemon beside floors and peers (ARGS="scrape"); takes root, and a quarter of an hour
+	@$(BIN)/python bench/run.py $(ARGS)
 
 lock: setup-dev ## rewrite constraints.txt with the newest versions
 	@$(BIN)/python scripts/lock.py

@@ -1,0 +1,59 @@
+"""The programs measured beside ours, fetched into a cache directory. One that cannot be had is printed as such."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+_CGROUPS_EXPORTER = ("cgroups-exporter==0.8.8", "argclass==1.0.3")  # it does not start with a newer argclass
+_PATIENCE = 300
+
+
+class Missing(Exception):
+    """The peer cannot be had on this machine; the text says why."""
+
+
+def cgroups_exporter() -> Path:
+    """The interpreter of a virtual environment of its own with PyPI's cgroups-exporter. Raises Missing."""
+    home = _cache() / "cgroups-exporter-0.8.8"
+    python = home / "bin" / "python"
+    if not (home / "bin" / "cgroups-exporter").exists():
+        shutil.rmtree(home, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(home))
+        _run(str(python), "-m", "pip", "-q", "--disable-pip-version-check", "install", *_CGROUPS_EXPORTER)
+    return python
+
+
+def node_exporter() -> Path:
+    """The program of Debian's prometheus-node-exporter, unpacked and not installed. Raises Missing."""
+    for name in ("prometheus-node-exporter", "node_exporter"):
+        installed = shutil.which(name)
+        if installed:
+            return Path(installed)
+    home = _cache() / "node-exporter"
+    program = home / "usr" / "bin" / "prometheus-node-exporter"
+    if not program.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        _run("apt-get", "download", "prometheus-node-exporter", directory=home)
+        packages = list(home.glob("*.deb"))
+        if not packages:
+            raise Missing("apt-get downloaded no package")
+        _run("dpkg-deb", "-x", str(packages[0]), str(home))
+    return program
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oomcast-bench"
+
+
+def _run(*argv: str, directory: Path | None = None) -> None:
+    try:
+        subprocess.run(argv, cwd=directory, check=True, capture_output=True, text=True, timeout=_PATIENCE)
+    except FileNotFoundError as error:
+        raise Missing(f"there is no {error.filename}") from error
+    except subprocess.TimeoutExpired as error:
+        raise Missing(f"{argv[0]} took more than {_PATIENCE} s") from error
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr or error.stdout).strip().splitlines()[-1:]
+        raise Missing(f"{Path(argv[0]).name}: {''.join(last) or f'exit code {error.returncode}'}") from error
