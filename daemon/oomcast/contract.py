@@ -76,12 +76,17 @@ class CollectorSettings(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where the machine is mounted; a container gives the host's (/host/proc, ..), a test a fixture's."""
+    """Where the machine is mounted; a container gives the host's (/host/proc, ..), a test a fixture's.
+
+    host: the machine's root directory; what its mount table in `proc` names is looked up below it. None: our own
+    mount table is read, which in a container has the host's mounts too, as far as it was given them.
+    """
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
     dev: Path = Path("/dev")
     pods: Path = Path("/var/log/pods")
+    host: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ Root = Annotated[Path, AfterValidator(_absolute)]
 
 
 class Paths(Model):
+    host: Root | None = Field(
+        default=None,
+        description="the host's root directory, where a container has it (/host); "
+        "those of the paths below that are not set themselves then start there",
+    )
     proc: Root = Field(default=Path("/proc"), description="the host's /proc, where a container has it")
     sys: Root = Field(default=Path("/sys"), description="the host's /sys")
     dev: Root = Field(default=Path("/dev"), description="the host's /dev")
@@ -92,7 +97,11 @@ class Paths(Model):
     )
 
     def roots(self) -> Roots:
-        return Roots(self.proc, self.sys, self.dev, self.pods)
+        return Roots(self._below("proc"), self._below("sys"), self._below("dev"), self._below("pods"), self.host)
+
+    def _below(self, name: str) -> Path:
+        path: Path = getattr(self, name)
+        return path if self.host is None or name in self.model_fields_set else self.host / path.relative_to("/")
 
 
 class Core(Model):

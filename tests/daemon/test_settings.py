@@ -232,3 +232,15 @@ def test_what_is_no_listen_address(text: str) -> None:
 
 def test_paths_are_absolute(tmp_path: Path) -> None:
     assert problems(tmp_path, "paths: {proc: proc}") == ["oomcast.yaml:1:9: paths.proc: should be an absolute path"]
+
+
+def test_the_hosts_root_directory_is_where_the_other_paths_start(tmp_path: Path) -> None:
+    host = Path("/host")
+    assert loaded(tmp_path, "paths: {host: /host}").paths.roots() == Roots(
+        host / "proc", host / "sys", host / "dev", host / "var/log/pods", host
+    )
+
+
+def test_a_path_that_is_set_itself_does_not_start_at_the_hosts_root(tmp_path: Path) -> None:
+    roots = loaded(tmp_path, "paths: {host: /host, dev: /dev, proc: /p}").paths.roots()
+    assert (roots.dev, roots.proc, roots.sys) == (Path("/dev"), Path("/p"), Path("/host/sys"))

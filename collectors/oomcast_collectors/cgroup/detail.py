@@ -1,12 +1,11 @@
 """The full tier: everything else the kernel says about one cgroup."""
 
-import errno
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from oomcast.metric import Metric, Sample, Series
 from oomcast_collectors.cgroup import metrics
-from oomcast_collectors.cgroup.files import GONE, Budget, File
+from oomcast_collectors.cgroup.files import GONE, UNSUPPORTED, Budget, File
 from oomcast_collectors.cgroup.node import Node
 from oomcast_collectors.cgroup.stat import limit, number, pressure, table
 
@@ -27,7 +26,6 @@ _REFAULTS = {
 _Single = tuple[str, Metric, Callable[[bytes], int | None]]
 _SINGLES_V2: tuple[_Single, ...] = (("memory.high", metrics.HIGH, limit), ("memory.swap.current", metrics.SWAP, number))
 _SINGLES_V1: tuple[_Single, ...] = (("memory.failcnt", metrics.LIMIT_HITS, number),)
-_UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class Detail:
@@ -49,7 +47,7 @@ class Detail:
     def collect(self) -> Iterator[Sample]:
         """Samples of this moment; the node has just been read. Raises OSError or Malformed."""
         texts = {name: text for name, file in list(self._files.items()) if (text := self._read(name, file)) is not None}
-        stat = table(self._node.stat_text)
+        stat = table(self._node.stat_text) if self._node.stat_text else {}
         if self._version == 2:
             yield from self._v2(stat, texts)
         else:
@@ -58,7 +56,8 @@ class Detail:
             if name in texts and (value := parse(texts[name])) is not None:
                 yield self._sample(metric, value)
         for resource in ("cpu", "memory", "io"):
-            for kind, seconds in pressure(texts.get(f"{resource}.pressure", b"")).items():
+            text = texts.get(f"{resource}.pressure")
+            for kind, seconds in pressure(text).items() if text is not None else ():
                 yield self._sample(metrics.PRESSURE, seconds, resource, kind)
         own = self._node.reading and self._node.reading.limit
         if own is not None:
@@ -76,12 +75,12 @@ class Detail:
         for kind in ("scan", "steal"):
             if f"pg{kind}" in stat:
                 yield self._sample(metrics.PAGES, stat[f"pg{kind}"], kind)
-        events = table(self._node.events_text)
+        events = table(self._node.events_text) if self._node.events_text else {}
         if "max" in events:
             yield self._sample(metrics.LIMIT_HITS, events["max"])
         if "high" in events:
             yield self._sample(metrics.HIGH_HITS, events["high"])
-        descendants = table(texts.get("cgroup.stat", b""))
+        descendants = table(texts["cgroup.stat"]) if "cgroup.stat" in texts else {}
         if "nr_dying_descendants" in descendants:
             yield self._sample(metrics.DYING, descendants["nr_dying_descendants"])
 
@@ -106,7 +105,7 @@ class Detail:
             return file.read()
         except OSError as error:
             # PSI that is compiled in but off opens and cannot be read; a file may be unknown to this kernel.
-            if error.errno not in GONE + _UNSUPPORTED:
+            if error.errno not in GONE + UNSUPPORTED:
                 raise
             self._files.pop(name).close()
             return None

@@ -10,8 +10,11 @@ _RESERVE = 256
 LARGEST = 65536
 """Bytes read of any file; memory.stat is under 2 KiB on every kernel so far."""
 
-GONE = (errno.ENODEV, errno.ENOENT)
+GONE = (errno.ENODEV, errno.ENOENT, errno.ENOTDIR)
 """ENODEV: read through an open descriptor of a removed cgroup, for ever, even once the path exists again."""
+
+UNSUPPORTED = (errno.EOPNOTSUPP, errno.EINVAL)
+"""The file opens and cannot be read: PSI that is compiled in but off, deprecated parts of v1."""
 
 
 class Budget:
@@ -31,19 +34,24 @@ class Budget:
 class File:
     """One file of one cgroup. Kept open (2.7 times cheaper to read) while the budget lasts, else opened each time."""
 
-    __slots__ = ("_budget", "_fd", "_path", "_size")
+    __slots__ = ("_budget", "_fd", "_size", "path")
 
     def __init__(self, directory: str, name: str, budget: Budget, size: int = 512) -> None:
-        self._path = f"{directory}/{name}"
+        self.path = f"{directory}/{name}"
         self._budget = budget
         self._size = size
         self._fd = -1
+
+    @property
+    def kept(self) -> bool:
+        """Whether the next reading is of the same file, whatever its path leads to by then."""
+        return self._fd >= 0
 
     def read(self) -> bytes:
         """The whole file. Raises OSError, with an errno of GONE when its cgroup was removed."""
         fd = self._fd
         if fd < 0:
-            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
             if self._budget.left <= 0:
                 try:
                     return self._whole(fd)
@@ -57,7 +65,7 @@ class File:
     def _whole(self, fd: int) -> bytes:
         text = os.pread(fd, LARGEST, 0)
         if len(text) == LARGEST:
-            raise OSError(errno.EFBIG, "larger than any such file", self._path)
+            raise OSError(errno.EFBIG, "larger than any such file", self.path)
         self._size = max(self._size, len(text) + 512)
         return text
 

@@ -83,6 +83,6 @@ def _near(before: tuple[float, float], now: float, level: Level) -> bool:
 
 def _read(node: Node) -> Level | None:
     try:
-        return node.levelled(0, node.version.decode(node.texts()))
+        return node.levelled(node.version.decode(node.texts()))
     except (Gone, OSError, Malformed):
         return None  # the next regular pass finds the same, and tells

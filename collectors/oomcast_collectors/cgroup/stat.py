@@ -1,10 +1,16 @@
-"""Reading the memory controller's files: flat "key value" text and single numbers, of v1 and v2."""
+"""Reading the memory controller's files: flat "key value" text and single numbers, of v1 and v2.
+
+The kernel ends every file with a newline; one without was cut off, and a number before the cut may have lost digits.
+"""
 
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
 UNLIMITED_V1 = 1 << 62
 """v1 writes "no limit" as a page-rounded 2^63 - 1, whatever the page size: above this it is none."""
+
+_DIGITS = 20
+"""2^64 has as many."""
 
 
 class Malformed(ValueError):
@@ -21,6 +27,7 @@ class Picker:
     def __init__(self, *keys: bytes) -> None:
         self._keys = keys
         self._present: tuple[bytes, ...] = ()
+        self._layout: list[bytes] | None = None
         self._names: Callable[[Sequence[bytes]], object] = tuple
         self._numbers: Callable[[Sequence[bytes]], Sequence[bytes]] = tuple
         self._length = -1
@@ -30,57 +37,77 @@ class Picker:
         tokens = text.split()
         if len(tokens) != self._length or self._names(tokens) != self._present:
             return self._learn(tokens, text)
-        try:
-            values = list(map(int, self._numbers(tokens)))
-        except ValueError:
-            raise Malformed(f"not a number in {text[:80]!r}") from None
-        if min(values) < 0 or text[-1:] != b"\n":
-            raise Malformed(f"negative or cut off: {text[-80:]!r}")
-        return values
+        # Where a key is missing it may have come in another's place, so then every name is compared.
+        if self._layout is not None and tokens[::2] != self._layout:
+            return self._learn(tokens, text)
+        numbers = self._numbers(tokens)
+        # int() alone would take "1_000" and "+1" too.
+        if text[-1:] != b"\n" or not b"".join(numbers).isdigit():
+            raise Malformed(f"not lines of key and number: {text[-80:]!r}")
+        if max(map(len, numbers)) > _DIGITS:
+            raise Malformed(f"too large a number in {text[:80]!r}")
+        values = list(map(int, numbers))
+        if self._layout is None:
+            return values
+        by_key = dict(zip(self._present, values, strict=True))
+        return [by_key.get(key) for key in self._keys]
 
     def _learn(self, tokens: list[bytes], text: bytes) -> Sequence[int | None]:
-        if len(tokens) % 2 or text[-1:] != b"\n":
-            raise Malformed(f"not lines of key and value: {text[-80:]!r}")
-        places = {key: i for i, key in enumerate(tokens) if i % 2 == 0}
+        places = {key: i for i, key in enumerate(_keyed(tokens, text)) if i % 2 == 0}
         present = tuple(key for key in self._keys if key in places)
-        if present == self._keys and len(present) > 1:
+        picked = [_number(tokens[places[key] + 1]) if key in places else None for key in self._keys]
+        if len(present) > 1:  # an itemgetter of one item returns no tuple
             self._names = itemgetter(*(places[key] for key in present))
             self._numbers = itemgetter(*(places[key] + 1 for key in present))
             self._present, self._length = present, len(tokens)
-        return [number(tokens[places[key] + 1]) if key in places else None for key in self._keys]
+            self._layout = None if present == self._keys else tokens[::2]
+        return picked
 
 
 def table(text: bytes) -> dict[str, int]:
     """All of a flat keyed file. Raises Malformed."""
-    tokens = text.split()
-    if len(tokens) % 2 or text[-1:] not in (b"\n", b""):
-        raise Malformed(f"not lines of key and value: {text[-80:]!r}")
-    return {key.decode("ascii", "replace"): number(value) for key, value in zip(*[iter(tokens)] * 2, strict=True)}
+    tokens = _keyed(text.split(), text)
+    return {key.decode("ascii", "replace"): _number(value) for key, value in zip(*[iter(tokens)] * 2, strict=True)}
 
 
 def number(text: bytes) -> int:
-    """A single count or size. Raises Malformed for anything but digits."""
-    text = text.strip()
-    # isdigit() alone: int() would also take "1_000", "+1" and other alphabets' digits.
-    if not text.isdigit() or len(text) > 20:
-        raise Malformed(f"not a number: {text[:80]!r}")
-    return int(text)
+    """The one count or size that is all of a file. Raises Malformed."""
+    if text[-1:] != b"\n":
+        raise Malformed(f"cut off: {text[-80:]!r}")
+    return _number(text[:-1])
 
 
 def limit(text: bytes) -> int | None:
-    """A limit in bytes, None for none: "max" on v2, a number near 2^63 on v1. Raises Malformed."""
-    if text.strip() == b"max":
-        return None
-    value = number(text)
-    return None if value >= UNLIMITED_V1 else value
+    """The limit in bytes that is all of a file, None for none: "max" on v2, near 2^63 on v1. Raises Malformed."""
+    return None if text == b"max\n" else bounded(number(text))
+
+
+def bounded(value: int | None) -> int | None:
+    """None for a number by which v1 means no limit."""
+    return None if value is None or value >= UNLIMITED_V1 else value
 
 
 def pressure(text: bytes) -> dict[str, float]:
     """The stall totals of a PSI file in seconds by kind, {"some": .., "full": ..}. Raises Malformed."""
+    if text[-1:] != b"\n":
+        raise Malformed(f"cut off: {text[-80:]!r}")
     totals: dict[str, float] = {}
     for line in text.splitlines():
-        kind, *fields = line.split()
-        if kind not in (b"some", b"full") or not fields or not fields[-1].startswith(b"total="):
+        fields = line.split()
+        if len(fields) < 2 or fields[0] not in (b"some", b"full") or not fields[-1].startswith(b"total="):
             raise Malformed(f"not a line of pressure: {line[:80]!r}")
-        totals[kind.decode()] = number(fields[-1][6:]) / 1e6
+        totals[fields[0].decode()] = _number(fields[-1][6:]) / 1e6
     return totals
+
+
+def _keyed(tokens: list[bytes], text: bytes) -> list[bytes]:
+    if len(tokens) % 2 or text[-1:] != b"\n":
+        raise Malformed(f"not lines of key and number: {text[-80:]!r}")
+    return tokens
+
+
+def _number(digits: bytes) -> int:
+    # isdigit() of bytes takes ASCII alone; int() would also take "1_000" and "+1".
+    if not digits.isdigit() or len(digits) > _DIGITS:
+        raise Malformed(f"not a number: {digits[:80]!r}")
+    return int(digits)

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from oomcast_collectors.cgroup.stat import Picker, limit, number
-
+from oomcast_collectors.cgroup.stat import Picker, bounded, limit, number
 
 _CACHE_PER_METADATA = 32
 """v1 does not tell reclaimable slab apart, and page cache drags some along that goes when it goes: buffer heads
@@ -15,7 +14,8 @@ class Reading(NamedTuple):
     """One cgroup at one moment, bytes and counts; None where the kernel does not say.
 
     unreclaimable: what no reclaim can free, so that reaching the limit with it is an OOM kill: everything charged
-    less file pages on the evictable lists and reclaimable slab, and at least anonymous plus shared memory. limit: the cgroup's own; effective: known to the kernel (v1 only).
+    less file pages on the evictable lists and reclaimable slab, and at least anonymous plus shared memory. limit:
+    the cgroup's own; effective: known to the kernel (v1 only).
     swap_limit: of swap alone. kills: since the cgroup began; hierarchical on v2, of its own processes on v1.
     """
 
@@ -104,8 +104,7 @@ class V1:
             if used is not None and inactive is not None and active is not None:
                 cache = inactive + active
                 unreclaimable = max(used - cache - cache // _CACHE_PER_METADATA, (rss or 0) + (shmem or 0))
-        effective = _v1_limit(effective)
-        memsw = _v1_limit(memsw)
+        effective, memsw = bounded(effective), bounded(memsw)
         return Reading(
             used,
             unreclaimable,
@@ -116,7 +115,3 @@ class V1:
             swap,
             None if memsw is None or effective is None else max(memsw - effective, 0),
         )
-
-
-def _v1_limit(value: int | None) -> int | None:
-    return None if value is None else limit(b"%d" % value)
