@@ -2,6 +2,7 @@
 
 import math
 from array import array
+from bisect import bisect_left
 from statistics import median
 
 RECENT_POINTS = 128
@@ -23,24 +24,34 @@ class Trend:
     Arrays of doubles, grown as needed: two thousand levels of tuples would not fit the memory budget.
     """
 
-    __slots__ = ("_coarse", "_recent")
+    __slots__ = ("_coarse", "_high", "_longest", "_low", "_recent")
 
     def __init__(self) -> None:
         self._recent = _Ring(RECENT_POINTS)
         self._coarse = _Ring(COARSE_POINTS)
+        # No point of either ring is outside of these two.
+        self._low = math.inf
+        self._high = -math.inf
+        self._longest: tuple[float, float] | None = None
+        """(noise, slope) over all coarse points; None once they changed."""
 
     def add(self, at: float, used: float) -> None:
         """at: monotonic seconds, in ascending order (an earlier one is ignored); used: in the level's unit."""
         if self._recent.size and at <= self._recent.last_time():
             return
         self._recent.add(at, used)
+        if used < self._low:
+            self._low = used
+        if used > self._high:
+            self._high = used
         if not self._coarse.size or at - self._coarse.last_time() >= COARSE_SECONDS:
             self._coarse.add(at, used)
+            self._longest = None
 
     def known(self) -> bool:
         """Whether there are enough points to say anything, +Inf included."""
-        points = self._recent.since(-math.inf)
-        return len(points) >= _LEAST_POINTS and points[-1][0] - points[0][0] >= _LEAST_SECONDS
+        recent = self._recent
+        return recent.size >= _LEAST_POINTS and recent.last_time() - recent.first_time() >= _LEAST_SECONDS
 
     def rise(self, noise: float) -> float:
         """Units per second that the level rises by, 0.0 for a level that does not.
@@ -48,22 +59,36 @@ class Trend:
         Theil-Sen (the median of the slopes of all pairs of points), so that one step or one bad reading does not
         make a trend. A window whose rise stays within `noise` has none.
         """
+        if self._rests(noise):
+            return 0.0
         last = self._recent.last_time()
         slopes = [self._slope(self._recent.since(last - seconds), noise) for seconds in _SHORT_WINDOWS]
         if min(slopes) < 0:
             return 0.0
         # A leak too slow for the short windows shows in the coarse ones; a fast ramp shows in the short ones first.
         minute = self._slope(self._coarse.since(last - _MINUTE), noise)
-        longest = self._slope(self._coarse.since(-math.inf), noise)
+        if self._longest is None or self._longest[0] != noise:
+            self._longest = noise, self._slope(self._coarse.since(-math.inf), noise)
+        longest = self._longest[1]
         if minute <= 0 and longest * _MINUTE > noise:
             longest = 0.0  # It rose once (a model was loaded) and stands: the last minute would show a leak this fast.
         return max(*slopes, minute, longest, 0.0)
+
+    def _rests(self, noise: float) -> bool:
+        """Whether no window can have a slope, which is what most levels do most of the time."""
+        if self._high - self._low <= noise:
+            return True
+        # What made them that wide may have left the rings since.
+        self._low = min(self._recent.least(), self._coarse.least())
+        self._high = max(self._recent.most(), self._coarse.most())
+        return self._high - self._low <= noise
 
     @staticmethod
     def _slope(points: list[tuple[float, float]], noise: float) -> float:
         if len(points) < _LEAST_POINTS or points[-1][0] - points[0][0] < _LEAST_SECONDS:
             return 0.0
-        if max(used for _, used in points) - min(used for _, used in points) <= noise:
+        values = [used for _, used in points]
+        if max(values) - min(values) <= noise:
             return 0.0
         return theil_sen(points)
 
@@ -99,18 +124,22 @@ class _Ring:
             self._values[self._at] = value
             self._at = (self._at + 1) % self._capacity
 
+    def first_time(self) -> float:
+        return self._times[self._at]
+
     def last_time(self) -> float:
         return self._times[self._at - 1]
 
+    def least(self) -> float:
+        return min(self._values)
+
+    def most(self) -> float:
+        return max(self._values)
+
     def since(self, at: float) -> list[tuple[float, float]]:
         """The points from `at` on, oldest first."""
-        times, values = self._times, self._values
-        i = self._at - 1
-        found: list[tuple[float, float]] = []
-        for _ in range(len(times)):
-            if times[i] < at:
-                break
-            found.append((times[i], values[i]))
-            i -= 1
-        found.reverse()
-        return found
+        turn = self._at
+        times = self._times[turn:] + self._times[:turn]
+        values = self._values[turn:] + self._values[:turn]
+        start = bisect_left(times, at)
+        return list(zip(times[start:], values[start:], strict=True))
