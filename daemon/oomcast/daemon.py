@@ -61,8 +61,7 @@ class Daemon:
             return 1
         try:
             self._core.start(self._settings)
-            with contextlib.suppress(OSError, ValueError):  # whoever read it may be gone
-                print(server.url, flush=True)  # noqa: T201 - the address is the program's output, not its log
+            _say(server.url)
             _log.info("listening", extra={"url": server.url, **self._collectors()})
             self._notifier.ready(f"serving {server.url}")
             while not self._stopping.is_set():
@@ -141,6 +140,14 @@ class Daemon:
 
     def _told_to_reload(self) -> None:
         self._reloading = True
+
+
+def _say(url: str) -> None:
+    """The address on standard output: it is the program's result, not its log."""
+    # Whoever read it may be gone, or was never there. One write: print's two may have a line of the log in between.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
 
 
 def _web_config(settings: Settings) -> WebConfig:

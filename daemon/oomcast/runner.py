@@ -107,6 +107,8 @@ class Runner:
     def _attempt(self, run: int, began: float) -> None:
         try:
             facts = self._collector.collect()
+            if not isinstance(facts, Facts):
+                raise TypeError(f"collect() gave a {type(facts).__name__}, no Facts")
         except NotPresent as absence:
             gone = self._present and not absence.removed
             self._finish(run, began, "failure" if gone else "absent", _text(absence))
