@@ -70,7 +70,7 @@ class Daemon:
                     self._reloading = False
                     server = await self._take_settings(app, server)
                 self._core.tick()
-                if self._core.health.healthy()[0]:
+                if self._notifier.watchdog_interval and self._core.health.healthy()[0]:
                     self._notifier.watchdog()
         finally:
             await self._end(server)
