@@ -17,6 +17,8 @@ _LABEL = re.compile(r"[a-z][a-z0-9_]*\Z")
 _SUFFIX: Mapping[str, str] = {"counter": "_total", "info": "_info"}
 _RESERVED = ("_count", "_sum", "_bucket", "_created")
 _NOT_BASE_UNITS = ("_ms", "_us", "_ns", "_kb", "_mb", "_gb", "_mib", "_gib", "_percent", "_minutes", "_hours")
+_EXPONENTS = tuple(f"e+{digits - 1:02d}" for digits in range(16))
+"""By the number of digits."""
 
 TARGET_LABELS = frozenset(
     {"job", "instance", "node", "cluster", "namespace", "pod", "container", "endpoint", "service", "le", "quantile"}
@@ -148,7 +150,9 @@ def go_float(value: float) -> str:
     if type(value) is int and 999_999 < value < 10**15:
         # Bytes and counts: the digits of an int cost a quarter of those of a float, and are the same ones.
         digits = str(value)
-        return f"{digits[0]}.{digits[1:]}".rstrip("0.") + f"e+{len(digits) - 1:02d}"
+        tail = digits[1:].rstrip("0")
+        exponent = _EXPONENTS[len(digits)]
+        return f"{digits[0]}.{tail}{exponent}" if tail else digits[0] + exponent
     text = repr(float(value))
     if text[-1] == "f":
         return "+Inf" if value > 0 else "-Inf"
