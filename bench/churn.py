@@ -22,7 +22,7 @@ _CRITERION = (
 def run(seconds: float = 600) -> None:
     """Prints the table, the samples of RSS, and whether they are flat. seconds: how long it goes on."""
     with parent() as place, daemon(_DAEMON) as (pid, port):
-        argv = [sys.executable, "-S", HERE / "make_and_remove.py", place.parent, place.version, RATE, LIFETIME]
+        argv = [sys.executable, HERE / "make_and_remove.py", place.parent, place.version, RATE, LIFETIME]
         with child([str(word) for word in argv]) as maker:
             began, before = time.monotonic(), cpu(pid)
             samples: list[tuple[float, float, int]] = []
