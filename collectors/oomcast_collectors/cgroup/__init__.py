@@ -11,6 +11,8 @@ from oomcast_collectors.cgroup.sweep import CgroupSettings, Sweep
 from oomcast_collectors.cgroup.tombstones import Tombstones
 from oomcast_collectors.cgroup.troubles import Troubles
 
+__all__ = ["SPEC", "CgroupCollector", "CgroupSettings"]
+
 
 class CgroupCollector:
     """Reads every watched cgroup once per run, and those about to be full ten times a second (lane.py)."""

@@ -66,7 +66,7 @@ class File:
         text = os.pread(fd, LARGEST, 0)
         if len(text) == LARGEST:
             raise OSError(errno.EFBIG, "larger than any such file", self.path)
-        self._size = max(self._size, len(text) + 512)
+        self._size = min(max(self._size, len(text) + 512), LARGEST)
         return text
 
     def close(self) -> None:

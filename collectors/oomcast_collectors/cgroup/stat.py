@@ -101,7 +101,7 @@ def pressure(text: bytes) -> dict[str, float]:
 
 
 def _keyed(tokens: list[bytes], text: bytes) -> list[bytes]:
-    if len(tokens) % 2 or text[-1:] != b"\n":
+    if len(tokens) % 2 or text[-1:] != b"\n" or not b"".join(tokens[1::2]).isdigit():
         raise Malformed(f"not lines of key and number: {text[-80:]!r}")
     return tokens
 

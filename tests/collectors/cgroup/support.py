@@ -58,10 +58,13 @@ class Bench:
         """The cgroups that have an info series."""
         return {dict(s.series.labels)["cgroup"] for s in self.facts.samples if "_info" in s.series.metric.name}
 
-    def level(self, cgroup: str) -> Level | None:
-        found = [level for level in self.facts.levels if level.labels == (("cgroup", cgroup),)]
-        assert len(found) < 2
-        return found[0] if found else None
+    def level(self, cgroup: str) -> Level:
+        (found,) = [level for level in self.facts.levels if level.labels == (("cgroup", cgroup),)]
+        return found
+
+    def levelled(self) -> set[str]:
+        """The cgroups that have a level."""
+        return {level.labels[0][1] for level in self.facts.levels}
 
     def events(self, kind: str = "cgroup_oom_kills") -> list[Event]:
         return [event for event in self.facts.events if event.kind == kind]
@@ -74,7 +77,14 @@ class Bench:
 
 
 def v2(
-    *, used: int = MIB, anon: int = 0, file: int = 0, slab: int = 0, kills: int = 0, faults: int = 0, limit: object = "max"
+    *,
+    used: int = MIB,
+    anon: int = 0,
+    file: int = 0,
+    slab: int = 0,
+    kills: int = 0,
+    faults: int = 0,
+    limit: object = "max",
 ) -> dict[str, str]:
     """The core files of a cgroup; file: pages on the evictable lists. Sizes in bytes."""
     stat = {"anon": anon, "file": file, "shmem": 0, "inactive_file": file, "active_file": 0, "slab_reclaimable": slab}
