@@ -8,6 +8,7 @@ from statistics import median
 RECENT_POINTS = 128
 COARSE_POINTS = 60
 COARSE_SECONDS = 10.0
+_FEWEST_RECENT = 16
 _SHORT_WINDOWS = (4.0, 10.0)
 """Seconds. The shortest notices a ramp, the longer one steadies it; the steepest of them counts."""
 
@@ -21,14 +22,15 @@ _POINTS_PER_FIT = 16
 class Trend:
     """A ring of recent points at whatever rate they come, and one of coarse points every ten seconds (10 minutes).
 
-    Arrays of doubles, grown as needed: two thousand levels of tuples would not fit the memory budget.
+    Arrays of doubles, grown as needed: two thousand levels of tuples would not fit the memory budget. The recent ring
+    grows beyond 16 points only for a level that is read more often than the short windows need.
     """
 
     __slots__ = ("_coarse", "_high", "_longest", "_low", "_recent")
 
     def __init__(self) -> None:
-        self._recent = _Ring(RECENT_POINTS)
-        self._coarse = _Ring(COARSE_POINTS)
+        self._recent = _Ring(_FEWEST_RECENT, RECENT_POINTS, max(_SHORT_WINDOWS))
+        self._coarse = _Ring(COARSE_POINTS, COARSE_POINTS, math.inf)
         # No point of either ring is outside of these two.
         self._low = math.inf
         self._high = -math.inf
@@ -103,10 +105,17 @@ def theil_sen(points: list[tuple[float, float]]) -> float:
 
 
 class _Ring:
-    __slots__ = ("_at", "_capacity", "_times", "_values")
+    """The newest points: `fewest` of them, and up to `most` where the last `seconds` have more.
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity
+    _at: the index of the oldest point; the newest is the one before it.
+    """
+
+    __slots__ = ("_at", "_fewest", "_most", "_seconds", "_times", "_values")
+
+    def __init__(self, fewest: int, most: int, seconds: float) -> None:
+        self._fewest = fewest
+        self._most = most
+        self._seconds = seconds
         self._times = array("d")
         self._values = array("d")
         self._at = 0
@@ -116,13 +125,17 @@ class _Ring:
         return len(self._times)
 
     def add(self, at: float, value: float) -> None:
-        if len(self._times) < self._capacity:
-            self._times.append(at)
-            self._values.append(value)
+        size = len(self._times)
+        # Without the oldest, the second oldest has to reach back as far as anybody looks.
+        if size < self._fewest or (size < self._most and at - self._times[(self._at + 1) % size] < self._seconds):
+            end = self._at or size
+            self._times.insert(end, at)
+            self._values.insert(end, value)
+            self._at = end + 1 if self._at else 0
         else:
             self._times[self._at] = at
             self._values[self._at] = value
-            self._at = (self._at + 1) % self._capacity
+            self._at = (self._at + 1) % size
 
     def first_time(self) -> float:
         return self._times[self._at]

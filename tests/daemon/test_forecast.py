@@ -143,3 +143,28 @@ def test_one_bad_reading_does_not_bend_the_slope() -> None:
     points = [(float(i), 10.0 * i) for i in range(12)]
     points[6] = (6.0, 5000.0)
     assert theil_sen(points) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("slow", [1.0, 5.0, 15.0])
+def test_a_level_that_is_suddenly_read_ten_times_a_second_stays_known_and_exact(slow: float) -> None:
+    trend = Trend()
+    at = 0.0
+    for _ in range(40):
+        trend.add(at, MIB * at)
+        at += slow
+    for _ in range(300):
+        at += 0.1
+        trend.add(at, MIB * at)
+        assert trend.known()
+        assert trend.rise(4 * MIB) == pytest.approx(MIB)
+
+
+def test_a_rise_that_ended_is_forgotten() -> None:
+    trend = Trend()
+    rising = []
+    for second in range(1000):
+        trend.add(float(second), min(second, 100) * MIB)
+        if trend.known() and trend.rise(4 * MIB) > 0:
+            rising.append(second)
+    assert rising[:96] == list(range(5, 101))
+    assert rising[-1] < 400
