@@ -81,19 +81,23 @@ class Metric:
 
 
 class Series:
-    """A metric with its label values. `head` is the exposition text up to the value, `labels` the pairs that
-    are not empty, sorted by name as the text format of prometheus_client has them."""
+    """A metric with its label values. `head` is the exposition text up to the value."""
 
-    __slots__ = ("_line", "_value", "head", "labels", "metric")
+    __slots__ = ("_line", "_value", "_values", "head", "metric")
 
     def __init__(self, metric: Metric, values: tuple[str, ...]) -> None:
         self.metric = metric
-        pairs = sorted((k, _utf8(v)) for k, v in zip(metric.labels, values, strict=True) if v)
-        self.labels: tuple[tuple[str, str], ...] = tuple(pairs)
+        self._values = values
         self.head = metric.name + label_text(self.labels) + " "
         # The last value and its line: most series of most snapshots repeat, and formatting is what costs.
         self._value: object = None
         self._line = ""
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        """The pairs that are not empty, sorted by name as the text format of prometheus_client has them."""
+        # Made when asked for: rare, while kept they are a tenth of the memory of twenty thousand series.
+        return tuple(sorted((k, _utf8(v)) for k, v in zip(self.metric.labels, self._values, strict=True) if v))
 
     def line(self, value: float) -> str:
         """The exposition line of this series with `value`, newline included."""
