@@ -10,6 +10,8 @@ from typing import IO
 from oomcast.clock import Clock
 
 _TERM_SHARE = 0.5
+_LEAST = 0.2
+"""Seconds to see a killed child end, which it does at once unless it hangs in the kernel."""
 
 
 class Child:
@@ -47,7 +49,7 @@ class Child:
                 self._process.wait(left * _TERM_SHARE)
             # The group outlives its leader: children that ignored the first signal end here in either case.
             self._signal(signal.SIGKILL)
-            self._process.wait(left * (1 - _TERM_SHARE))
+            self._process.wait(max(left * (1 - _TERM_SHARE), _LEAST))
         finally:
             self.stdout.close()
 

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, JobEvent
 from apscheduler.executors.debug import DebugExecutor
@@ -49,8 +49,11 @@ class Scheduler:
         self._runners[name] = runner, interval
         self._pools[name] = ThreadPoolExecutor(1)
         self._scheduler.add_executor(self._pools[name], name)
+        # The trigger counts on from the first run's time, not from its start: that time has to be on the phase.
+        step = timedelta(seconds=interval)
+        latest = self._phase + (self._now() - self._phase) // step * step
         trigger = _every(interval, self._phase)
-        self._scheduler.add_job(runner.run, trigger, id=name, executor=name, next_run_time=self._now())
+        self._scheduler.add_job(runner.run, trigger, id=name, executor=name, next_run_time=latest)
 
     def remove(self, name: str) -> None:
         """No further run of it; one that goes on is not waited for."""
