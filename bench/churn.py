@@ -1,6 +1,8 @@
 """Cgroups that come and go under the running daemon: does its memory, or the number of its descriptors, grow?"""
 
+import contextlib
 import itertools
+import json
 import statistics
 import sys
 import time
@@ -12,7 +14,6 @@ RATE = 50.0
 LIFETIME = 2.0
 _SAMPLE_EVERY = 2.0
 _FLAT_STEP = 0.5e6
-_DAEMON = {"OOMCAST_LOG__LEVEL": "error"}
 _CRITERION = (
     "flat: from the middle of the run on, the median RSS of the last quarter of the run is at most 0.5 MB above that of"
     " the third, and the lowest count of descriptors is no higher"
@@ -21,7 +22,11 @@ _CRITERION = (
 
 def run(seconds: float = 600) -> None:
     """Prints the table, the samples of RSS, and whether they are flat. seconds: how long it goes on."""
-    with parent() as place, daemon(_DAEMON) as (pid, port):
+    with contextlib.ExitStack() as stack:
+        place = stack.enter_context(parent())
+        # Only these, so that what else goes on on the machine does not show.
+        only = {"OOMCAST_COLLECTORS__CGROUP__INCLUDE": json.dumps([f"{place.path}/*"]), "OOMCAST_LOG__LEVEL": "error"}
+        pid, port = stack.enter_context(daemon(only))
         argv = [sys.executable, HERE / "make_and_remove.py", place.parent, place.version, RATE, LIFETIME]
         with child([str(word) for word in argv]) as maker:
             began, before = time.monotonic(), cpu(pid)

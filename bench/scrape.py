@@ -92,5 +92,5 @@ def _judge(taken: Mapping[str, list[float]]) -> None:
         (name, f"{ms:.1f}", f"{ms / pace:.1f}", TARGETS[name], verdict(ms / pace, TARGETS[name]))
         for name, ms in measured.items()
     ]
-    columns = ("scrape of 20,000 series, all new", "ms here", "ms on a quiet machine", "target", "")
+    columns = ("scrape of 20,000 series, all new", "ms here", "scaled to a quiet machine", "target", "")
     table(f"scrape: targets, at {pace:.2f} x prometheus_client's time on a quiet machine", columns, rows)
