@@ -32,7 +32,7 @@ class Timeline:
     def last(self, count: int) -> Sequence[Event]:
         """At most `count` events, oldest first."""
         with self._lock:
-            return list(self._events)[-count:]
+            return list(self._events)[-count:] if count > 0 else []
 
     def samples(self) -> list[Sample]:
         with self._lock:

@@ -1,0 +1,128 @@
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from fakes import FakeClock
+from oomcast.contract import Event, Facts, Level
+from oomcast.core import CORE_METRICS
+from oomcast.exposition import Exposition
+from oomcast.forecast import Forecaster
+from oomcast.metric import Histogram, Metric, MetricError, Sample
+from oomcast.pipeline import Pipeline
+from oomcast.reconcile import Reconciler
+from oomcast.store import Store
+from oomcast.timeline import Timeline
+
+GAUGE = Metric("oomcast_test_gauge", "gauge", "A test's.")
+COUNTER = Metric("oomcast_test_total", "counter", "A test's.")
+INFO = Metric("oomcast_test_info", "info", "A test's.", ("version",))
+STATES = Metric("oomcast_test_state", "stateset", "A test's.", states=("on", "off"))
+HISTOGRAM = Metric("oomcast_test_size_bytes", "histogram", "A test's.")
+SMALL = Metric("oomcast_test_small", "gauge", "A test's.", ("n",), max_series=1)
+OURS = (GAUGE, COUNTER, INFO, STATES, HISTOGRAM, SMALL)
+FORECAST = 'oomcast_time_to_exhaustion_seconds{cgroup="/a",resource="cgroup_memory"} +Inf'
+SIZES = Histogram((("1.0", 1), ("+Inf", 2)), 3)
+
+
+class Made:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.store = Store([*CORE_METRICS, *OURS])
+        self.timeline = Timeline()
+        reconciler = Reconciler(self.clock, lambda path: path, logging.getLogger("test"))
+        self.pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, self.clock)
+
+    def watch(self, run: Callable[[], None]) -> None:
+        """Half a minute of runs: what a forecast needs is seconds."""
+        for _ in range(30):
+            self.clock.advance(1)
+            run()
+
+    def lines(self) -> list[str]:
+        text = b"".join(Exposition(self.store).render(openmetrics=False, gzip=False)).decode()
+        return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def level(used: float, path: str = "/a") -> Level:
+    return Level("cgroup_memory", (("cgroup", path),), used, 1000.0)
+
+
+def test_samples_levels_and_events_each_find_their_place() -> None:
+    made = Made()
+    event = Event("xid", 1.0, 1.0, "Xid 48")
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)], [], [event]))
+    made.watch(lambda: made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)], [level(100)])))
+    assert set(made.lines()) == {"oomcast_test_gauge 5.0", FORECAST}
+    assert made.timeline.last(5) == [event]
+    made.pipeline.settle()
+    # A kill counter that is there before the first kill.
+    assert 'oomcast_oom_kills_total{limit_owner="/a",owner="/a"} 0.0' in made.lines()
+
+
+def test_what_is_withdrawn_is_gone_with_its_forecast_and_its_count_of_what_was_left_out() -> None:
+    made = Made()
+    samples = [Sample(SMALL.series(str(n)), n) for n in range(3)]
+    made.watch(lambda: made.pipeline.accept("test", Facts(samples, [level(100)])))
+    assert FORECAST in made.lines()
+    assert made.store.dropped() == {SMALL: 2}
+    made.pipeline.withdraw("test")
+    assert [line for line in made.lines() if "/a" in line or "test" in line] == []
+    assert made.store.dropped() == {}
+
+
+def test_pushed_levels_and_events_leave_the_samples_alone() -> None:
+    made = Made()
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)]))
+    made.watch(lambda: made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)], [level(200)])))
+    made.pipeline.push("test")(Facts([], [level(200)], [Event("a", 1.0, 1.0, "b")]))
+    assert set(made.lines()) == {"oomcast_test_gauge 5.0", FORECAST}
+    assert [event.kind for event in made.timeline.last(5)] == ["a"]
+
+
+def test_every_kind_with_its_value() -> None:
+    made = Made()
+    made.pipeline.accept(
+        "test",
+        Facts(
+            [
+                Sample(GAUGE.series(), float("inf")),
+                Sample(COUNTER.series(), True),
+                Sample(INFO.series("1"), 1),
+                Sample(STATES.series(), "off"),
+                Sample(HISTOGRAM.series(), SIZES),
+            ]
+        ),
+    )
+    assert made.lines() == [
+        "oomcast_test_gauge +Inf",
+        "oomcast_test_total 1.0",
+        'oomcast_test_info{version="1"} 1.0',
+        'oomcast_test_state{oomcast_test_state="on"} 0.0',
+        'oomcast_test_state{oomcast_test_state="off"} 1.0',
+        'oomcast_test_size_bytes_bucket{le="1.0"} 1.0',
+        'oomcast_test_size_bytes_bucket{le="+Inf"} 2.0',
+        "oomcast_test_size_bytes_count 2.0",
+        "oomcast_test_size_bytes_sum 3.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sample", "reason"),
+    [
+        (Sample(GAUGE.series(), "5"), "oomcast_test_gauge is a gauge and cannot be a str"),
+        (Sample(GAUGE.series(), None), "oomcast_test_gauge is a gauge and cannot be a NoneType"),  # type: ignore[arg-type]
+        (Sample(COUNTER.series(), SIZES), "oomcast_test_total is a counter and cannot be a Histogram"),
+        (Sample(STATES.series(), "ajar"), "oomcast_test_state is a stateset and cannot be a str"),
+        (
+            Sample(Metric("oomcast_elsewhere", "gauge", "None of ours.").series(), 1),
+            "oomcast_elsewhere is not in the metric table of this daemon",
+        ),
+    ],
+)
+def test_a_sample_that_would_spoil_the_scrape_is_refused_as_a_whole(sample: Sample, reason: str) -> None:
+    made = Made()
+    with pytest.raises(MetricError) as caught:
+        made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 1), sample]))
+    assert str(caught.value) == reason
+    assert made.lines() == []
