@@ -3,6 +3,7 @@
 import logging
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ class Machine(Bench):
 @pytest.fixture
 def above() -> Iterator[Cgroup]:
     with parent("collector") as cgroup:
+        # What has a child is looked at on every run, however many cgroups others make and remove meanwhile.
+        cgroup.child("stays")
         yield cgroup
 
 
@@ -120,11 +123,11 @@ def test_hundreds_that_come_and_go_leave_nothing_open(above: Cgroup, machine: Ma
     for _ in range(2):
         for i in range(300):
             (above.directory / f"c{i}").mkdir()
-        assert len(machine.run().shown()) == 300
+        assert len(machine.run().shown()) == 301
         assert open_files() - before >= 300 * 4
         for i in range(300):
             (above.directory / f"c{i}").rmdir()
-        assert machine.run().run().shown() == set()
+        assert machine.run().run().shown() == {f"{above.path}/stays"}
         assert open_files() == before
     assert machine.value("read_errors_total") == 0
 
@@ -163,3 +166,16 @@ def test_the_full_set_on_this_kernel(above: Cgroup) -> None:
         assert machine.value("read_errors_total") == 0
     finally:
         machine.close()
+
+
+def test_a_container_reads_the_host_below_the_root_that_it_was_given(above: Cgroup, tmp_path: Path) -> None:
+    child = above.child("a")
+    host, settings = tmp_path / "host", tmp_path / "oomcast.yaml"
+    host.mkdir()
+    settings.write_text(f"paths: {{host: {host}}}\ncollectors: {{cgroup: {{include: ['{child.path}']}}}}\n")
+    # A mount namespace like a container's, without a /sys of its own.
+    script = 'mount --rbind / "$1" && umount -l /sys && exec "$2" -m oomcast run --once --config "$3"'
+    argv = ["unshare", "-m", "sh", "-c", script, "sh", str(host), sys.executable, str(settings)]
+    text = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert f'oomcast_cgroup_memory_used_bytes{{cgroup="{child.path}"}}' in text
+    assert "\noomcast_cgroups 1.0\n" in text
