@@ -28,12 +28,12 @@ _PATIENCE = 1.0
 
 def run(argv: Sequence[str]) -> None:
     """Runs one command; never returns: threads that hang in a driver must not keep the process."""
+    _open_streams()
     configure("info", "logfmt", sys.stderr)
     try:
         arguments = _parser().parse_args(argv)
         code = int(arguments.command(arguments))
-        if sys.stdout:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except SystemExit as done:  # argparse: help, version, wrong usage
         code = done.code if isinstance(done.code, int) else EXIT_USAGE
     except SettingsError as error:
@@ -50,6 +50,13 @@ def run(argv: Sequence[str]) -> None:
         logging.getLogger("oomcast").exception("oomcast cannot go on")
         code = EXIT_FAILED
     leave(code)
+
+
+def _open_streams() -> None:
+    # Closed before we began: without this the next socket gets the number, and with it what others print.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -163,6 +170,5 @@ def _seconds(text: str) -> float:
 
 
 def _write(text: str) -> None:
-    # Bytes, since the locale's encoding may lack what a path holds. No stdout at all: nobody wants to know.
-    if sys.stdout:
-        sys.stdout.buffer.write(text.encode())
+    # Bytes, since the locale's encoding may lack what a path holds.
+    sys.stdout.buffer.write(text.encode())

@@ -144,8 +144,8 @@ class Daemon:
 
 def _say(url: str) -> None:
     """The address on standard output: it is the program's result, not its log."""
-    # Whoever read it may be gone, or was never there. One write: print's two may have a line of the log in between.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    # Whoever read it may be gone. One write: print's two may have a line of the log in between.
+    with contextlib.suppress(OSError, ValueError):
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 

@@ -52,7 +52,6 @@ def _last_resort(heard: int, seconds: float) -> None:
 def leave(code: int) -> None:
     """Ends the process now, without waiting for any thread."""
     for stream in (sys.stdout, sys.stderr):
-        # None: it was closed before the program began. The other end may be gone, or never read.
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError):  # the other end may be gone
             stream.flush()
     os._exit(code)

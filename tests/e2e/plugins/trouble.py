@@ -169,3 +169,20 @@ class Parent:
 
 
 PARENT = spec("parent", Parent)
+
+
+LATER_COUNTED = Metric("oomcast_trouble_later_total", "counter", "Appears with the second run.")
+
+
+class LaterCount:
+    """A counter that is not there on the first run."""
+
+    def __init__(self, settings: Settings, context: Context) -> None:
+        self._runs = 0
+
+    def collect(self) -> Facts:
+        self._runs += 1
+        return Facts([Sample(LATER_COUNTED.series(), 7)] if self._runs > 1 else [])
+
+
+LATER_COUNT = spec("later_count", LaterCount, LATER_COUNTED)
