@@ -54,7 +54,7 @@ class FastLane:
                 continue
             before = self._last.get(node)
             seen[node] = (now, level.used)
-            if before and _near(before, now, level) and len(self._hot) < _MOST:
+            if before and _near(before, now, level) and (node in self._hot or len(self._hot) < _MOST):
                 self._hot[node] = now
         self._last = seen
         self._hot = {node: at for node, at in self._hot.items() if now - at < _STAYS and node in seen}

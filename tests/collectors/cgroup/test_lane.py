@@ -49,6 +49,18 @@ def test_it_stays_for_ten_seconds_after_it_rose_last(rising: Bench) -> None:
     assert fast(rising, 1, seconds=0.4) == []
 
 
+def test_no_more_than_32_are_read_and_they_stay_while_they_rise(root: trees.Host, bench: MakeBench) -> None:
+    at = bench(root)
+    at.collector.start()
+    for used in (20, 30, 40, 50):
+        for i in range(40):
+            root.write(f"/{i:02d}", v2(used=used * MIB, limit=100 * MIB))
+        at.run(6)
+    fast(at, 1)
+    first = {cgroup for cgroup, _, _ in fast(at, 200)}
+    assert first == {f"/{i:02d}" for i in range(32)}
+
+
 def test_swap_counts_as_in_a_run(root: trees.Host, bench: MakeBench) -> None:
     swaps(root, 50 * MIB, 0)
     swapping = {"memory.swap.current": f"{MIB}\n", "memory.swap.max": "max\n"}
