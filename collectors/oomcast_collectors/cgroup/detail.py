@@ -1,11 +1,12 @@
 """The full tier: everything else the kernel says about one cgroup."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from oomcast.metric import Metric, Sample, Series
 from oomcast_collectors.cgroup import metrics
-from oomcast_collectors.cgroup.files import GONE, UNSUPPORTED, Budget, File
+from oomcast_collectors.cgroup.files import GONE, LARGEST, UNSUPPORTED, Budget, File
 from oomcast_collectors.cgroup.node import Node
 from oomcast_collectors.cgroup.stat import limit, number, pressure, table
 
@@ -118,11 +119,31 @@ class Detail:
         return Sample(series, value)
 
 
-def pressure_directory(node: Node, memory_version: int, unified: str | None) -> str | None:
-    """Where the PSI files of this cgroup are: with it on v2, under the same path of a cgroup2 mount on v1."""
+def pressure_directory(node: Node, memory_version: int, unified: str | None, proc: Path) -> str | None:
+    """Where the PSI files of this cgroup are: with it on v2; on v1 in a cgroup2 mount, under the same path or under
+    the one that the first process of the cgroup has there."""
     if memory_version == 2:
         return node.directory
     if unified is None or node.path == "/":
         return None
-    directory = Path(unified + node.path)
-    return str(directory) if directory.is_dir() else None
+    same = Path(unified + node.path)
+    if same.is_dir():
+        return str(same)
+    path = _unified_path(Path(node.directory), proc)
+    # In its root are all who were never put elsewhere: their pressure is the host's, not this cgroup's.
+    other = Path(unified + path) if path not in ("", "/") else None
+    return str(other) if other and other.is_dir() else None
+
+
+def _unified_path(directory: Path, proc: Path) -> str:
+    try:
+        with (directory / "cgroup.procs").open("rb") as file:
+            pid = file.readline(32).strip()
+        if not pid.isdigit():
+            return ""
+        with (proc / pid.decode() / "cgroup").open("rb") as file:
+            lines = file.read(LARGEST).splitlines()
+    except OSError:
+        return ""
+    found = next((line[3:] for line in lines if line.startswith(b"0::/")), b"")
+    return "" if b"/.." in found else os.fsdecode(found)

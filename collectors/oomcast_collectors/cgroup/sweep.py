@@ -134,7 +134,7 @@ class Sweep:
     def _read_detail(self, node: Node, facts: Facts) -> None:
         detail = self._details.get(node)
         if detail is None:
-            pressure = pressure_directory(node, self._memory_version, self._unified)
+            pressure = pressure_directory(node, self._memory_version, self._unified, self._context.roots.proc)
             detail = self._details[node] = Detail(node, self._memory_version, pressure, self._budget)
         what = f"the full set of {node.path}"
         try:

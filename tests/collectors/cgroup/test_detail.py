@@ -69,6 +69,22 @@ def test_pressure_on_a_hybrid_host_is_that_of_the_unified_hierarchy(tmp_path: Pa
     }
 
 
+def test_pressure_on_a_hybrid_host_may_be_under_another_path(tmp_path: Path, bench: MakeBench) -> None:
+    host = trees.copy("hybrid", tmp_path)
+    host.write("/job", v1(limit=9))
+    host.write("/job", {"cgroup.procs": "41\n42\n"})
+    (host.proc / "41").mkdir()
+    (host.proc / "41" / "cgroup").write_text("4:memory:/job\n0::/system.slice/vllm.service\n")
+    (host.unified / "system.slice/vllm.service/memory.pressure").write_text(PRESSURE.format(some=3000000, full=0))
+    host.write("/stray", v1(limit=9))
+    host.write("/stray", {"cgroup.procs": "43\n"})
+    (host.proc / "43").mkdir()
+    (host.proc / "43" / "cgroup").write_text("4:memory:/stray\n0::/\n")
+    at = bench(host, full=["*"]).run()
+    assert at.labelled("pressure_seconds_total", "/job", "kind") == {"some": 3.0, "full": 0.0}
+    assert at.samples("pressure_seconds_total", "/stray") == []
+
+
 def test_a_hybrid_host_without_the_same_path_has_no_pressure(tmp_path: Path, bench: MakeBench) -> None:
     host = trees.copy("hybrid", tmp_path)
     shutil.rmtree(host.unified / "system.slice")
