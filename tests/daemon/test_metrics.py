@@ -1,0 +1,102 @@
+"""The metric table against what it promises: its document is current, and every metric in it has been seen."""
+
+import json
+import logging
+import os
+import re
+import threading
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+import oomcast_collectors
+from collectors.cgroup import trees
+from e2e.program import oomcast, plugins, program, until
+from e2e.stack import fetch
+from fakes import FakeClock
+from oomcast.contract import Context, NotPresent, Roots
+from oomcast.core import CORE_METRICS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "metrics.md"
+FIXTURES = ROOT / "tests" / "fixtures"
+TABLE = {metric.name for metric in CORE_METRICS} | {m.name for spec in oomcast_collectors.ALL for m in spec.metrics}
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+
+NOT_HERE = {
+    "oomcast_userspace_oom_kills_total": "needs systemd-oomd or another killer in userspace that has killed",
+}
+"""Metrics that neither the fixtures nor this machine produce, and why."""
+
+
+def test_the_document_is_current(request: pytest.FixtureRequest) -> None:
+    done = oomcast("metrics", "--format", "markdown")
+    assert (done.returncode, done.stderr) == (0, "")
+    if request.config.getoption("--update-golden"):
+        DOCUMENT.write_text(done.stdout)
+    assert DOCUMENT.read_text() == done.stdout, f"{DOCUMENT.name} is not current: pytest --update-golden"
+
+
+def test_the_table_has_no_metric_that_nothing_produces(tmp_path: Path) -> None:
+    seen = set(on_this_machine(tmp_path / "here"))
+    for name in typing.get_args(trees.TreeName):
+        (tmp_path / name).mkdir()
+        host = trees.copy(name, tmp_path / name)
+        for high in host.root.rglob("memory.high"):
+            high.write_text("1048576\n")  # nobody had set one where these were recorded
+        seen |= set(over("cgroup", Roots(proc=host.proc, sys=host.sys, pods=host.pods, host=host.root), full=["*"]))
+    for kernel in ("linux-4.18", "linux-5.15", "linux-6.1", "linux-6.18"):
+        seen |= set(over("host", Roots(proc=FIXTURES / "host" / kernel / "proc")))
+    assert sorted(TABLE - seen - NOT_HERE.keys()) == []
+    assert NOT_HERE.keys() - TABLE == set()
+
+
+def over(collector: str, roots: Roots, **settings: object) -> Iterator[str]:
+    """The metrics that a collector of ours produces over a fixture in three seconds."""
+    spec = next(spec for spec in oomcast_collectors.ALL if spec.name == collector)
+    clock = FakeClock()
+    context = Context(roots, clock, logging.getLogger("test"), lambda facts: None, ("*",))
+    made = spec.create(spec.settings.model_validate(settings), context)
+    try:
+        for _ in range(3):
+            clock.advance(1)
+            yield from (sample.series.metric.name for sample in made.collect().samples)
+    except NotPresent:
+        pass
+    finally:
+        stop = getattr(made, "stop", None)
+        if stop:
+            stop(clock.monotonic())
+
+
+def on_this_machine(directory: Path) -> Iterable[str]:
+    """The metrics of the real program here, with every cgroup in full, a process that it serves, a flood of series,
+    and a kernel log in which all that was recorded happens again."""
+    dev = directory / "dev"
+    dev.mkdir(parents=True)
+    os.mkfifo(dev / "kmsg")
+    settings = (
+        f'http: {{listen: "127.0.0.1:{{port}}"}}\npaths: {{dev: {dev}}}\nserving_processes: ["*"]\n'
+        'collectors: {cgroup: {full: ["*"]}, kernel_log: {interval: 0.5}}\n'
+    )
+    with program(directory, settings, plugins(directory, {"flood": "FLOOD"})) as daemon:
+        threading.Thread(target=happen, args=(dev / "kmsg",), daemon=True).start()
+        until(lambda: "oomcast_kernel_log_xids_total{" in fetch(f"{daemon.url}/metrics"))
+        until(lambda: "oomcast_oom_kill_last_timestamp_seconds{" in fetch(f"{daemon.url}/metrics"), 30)
+        until(lambda: "oomcast_time_to_exhaustion_seconds{" in fetch(f"{daemon.url}/metrics"), 30)
+        text = fetch(f"{daemon.url}/metrics")
+    names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
+    table = json.loads(oomcast("metrics", "--format", "json").stdout)
+    assert {row["name"] for row in table} == TABLE
+    return names
+
+
+def happen(log: Path) -> None:
+    with log.open("wb", buffering=0) as written:
+        for capture in sorted((FIXTURES / "kmsg" / "6.18").iterdir()):
+            for record in capture.read_bytes().splitlines(keepends=True):
+                written.write(record)
+        written.write(f"4,900001,900001,-;{XID}\n".encode())
