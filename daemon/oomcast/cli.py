@@ -2,11 +2,12 @@
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from oomcast import __version__, report, table
@@ -22,6 +23,7 @@ from oomcast.settings import Settings, SettingsError, load
 
 EXIT_FAILED, EXIT_USAGE, EXIT_COLLECTOR = 1, 2, 3
 _MOST_SECONDS = 86_400.0
+_END = 2.0
 _PATIENCE = 1.0
 """Seconds beyond the slowest collector's timeout that `run --once` and `check` wait for first runs."""
 
@@ -96,9 +98,9 @@ def _parser() -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
     if arguments.once:
-        core = _once(found, settings)
-        _write(b"".join(core.exposition.render(openmetrics=False, gzip=False)).decode())
-        return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+        with _once(found, settings) as core:
+            _write(b"".join(core.exposition.render(openmetrics=False, gzip=False)).decode())
+            return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
     source = str(arguments.config or os.environ.get("OOMCAST_CONFIG") or "defaults")
     logging.getLogger("oomcast").info("starting", extra={"version": __version__, "settings": source})
     clock = SystemClock()
@@ -112,21 +114,21 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
-    core = _once(found, settings)
-    _write("\n".join(report.check(core, settings, found.specs)) + "\n")
-    return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+    with _once(found, settings) as core:
+        _write("\n".join(report.check(core, settings, found.specs)) + "\n")
+        return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
 
 
 def _snapshot(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
-    core = _once(found, report.with_all_counters(settings))
-    before = report.counters(core)
-    time.sleep(arguments.interval)
-    core.again(_patience(settings))
-    after = report.counters(core)
-    show = report.as_json if arguments.json else report.as_text
-    _write(show(report.difference(before, after, arguments.match, everything=arguments.all)) + "\n")
-    return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+    with _once(found, report.with_all_counters(settings)) as core:
+        before = report.counters(core)
+        time.sleep(arguments.interval)
+        core.again(_patience(settings))
+        after = report.counters(core)
+        show = report.as_json if arguments.json else report.as_text
+        _write(show(report.difference(before, after, arguments.match, everything=arguments.all)) + "\n")
+        return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
 
 
 def _metrics(arguments: argparse.Namespace) -> int:
@@ -150,12 +152,16 @@ def _settings(arguments: argparse.Namespace) -> tuple[Found, Settings]:
     return found, settings
 
 
-def _once(found: Found, settings: Settings) -> Core:
-    """A core whose collectors have all run once, or have been given up."""
+@contextlib.contextmanager
+def _once(found: Found, settings: Settings) -> Iterator[Core]:
+    """A core whose collectors have all run once, or have been given up; what they started is stopped afterwards."""
     core = Core(found.specs, settings.paths.roots(), SystemClock())
-    core.start(settings)
-    core.rest(_patience(settings))
-    return core
+    try:
+        core.start(settings)
+        core.rest(_patience(settings))
+        yield core
+    finally:
+        core.stop(core.clock.monotonic() + _END)
 
 
 def _patience(settings: Settings) -> float:

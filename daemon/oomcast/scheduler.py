@@ -91,6 +91,8 @@ class Scheduler:
 
     def stop(self) -> None:
         """Ends the schedule without waiting for runs; a hung one keeps its thread until the process ends."""
+        if not self._scheduler.running:
+            return
         # It joins the loop's thread: should that be stuck, the collectors still have to be stopped.
         ending = threading.Thread(target=self._scheduler.shutdown, kwargs={"wait": False}, daemon=True)
         ending.start()

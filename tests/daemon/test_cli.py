@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.program import OUR_OWN_OFF, command, oomcast, plugins
+from e2e.program import OUR_OWN_OFF, command, group_members, oomcast, plugins
 from oomcast import __version__
 from requires import needs
 
@@ -83,6 +83,15 @@ def test_check_of_bad_settings(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "none.yaml" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [("check",), ("run", "--once"), ("snapshot", "--interval", "0")])
+def test_no_command_leaves_a_child_of_a_collector_behind(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    config, environment = with_plugins(tmp_path, {"parent": "PARENT", "hangs": "HANGS"})
+    done = oomcast(*arguments, *config, environment=environment)
+    assert done.returncode == 3
+    assert (tmp_path / "stopped").read_text() == "done"
+    assert group_members(int((tmp_path / "group").read_text())) == []
 
 
 def test_snapshot_subtracts(tmp_path: Path) -> None:
