@@ -26,8 +26,11 @@ def hung(tmp_path: Path) -> Iterator[Program]:
     specs = {"good": "GOOD", "hangs": "HANGS", "hangs_in_stop": "HANGS_IN_STOP", "parent": "PARENT"}
     with program(tmp_path, OUR_OWN_OFF, plugins(tmp_path, specs)) as running:
         until(lambda: running.value("oomcast_collector_up", 'collector="good"') == 1)
-        until(lambda: len(group_members(int((tmp_path / "group").read_text()))) == 3)
+        group = int((tmp_path / "group").read_text())
+        until(lambda: len(group_members(group)) == 3)
         yield running
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)  # what ends at once, by a signal or a kill, leaves it behind
 
 
 @contextmanager
