@@ -40,8 +40,7 @@ class Pipeline:
         return lambda facts: self._take(source, facts, whole=False)
 
     def withdraw(self, source: str) -> None:
-        # Not drop(): with nothing put in its place, what its caps keep out is no longer counted either.
-        self._store.put(source, ())
+        self._store.drop(source)
         self._forecaster.pause(source)
         self._store.put(FORECAST, self._forecaster.samples())
 

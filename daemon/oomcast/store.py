@@ -2,13 +2,19 @@
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from prometheus_client.core import Metric as Family
 from prometheus_client.samples import Exemplar as FamilyExemplar
 
 from oomcast.metric import Exemplar, Histogram, Metric, MetricError, Sample
 
-Groups = Mapping[Metric, Sequence[Sample]]
+
+class _Snapshot(NamedTuple):
+    """What one source published. over: how many series each metric's cap kept out of it."""
+
+    groups: Mapping[Metric, Sequence[Sample]]
+    over: Mapping[Metric, int]
 
 
 class Store:
@@ -22,8 +28,7 @@ class Store:
         self._order = {metric: i for i, metric in enumerate(metrics)}
         if len({metric.name for metric in self._order}) != len(self._order):
             raise MetricError("the metric table names a metric twice")
-        self._groups: dict[str, Groups] = {}
-        self._dropped: dict[tuple[str, Metric], int] = {}
+        self._snapshots: dict[str, _Snapshot] = {}
         self._lock = threading.Lock()
         self.version = 0
         """Changes with every put and drop: equal versions mean equal text."""
@@ -46,40 +51,39 @@ class Store:
         for metric in over:
             del groups[metric][metric.max_series :]
         with self._lock:
-            self._groups[source] = groups
-            for key in [key for key in self._dropped if key[0] == source]:
-                del self._dropped[key]
-            self._dropped.update({(source, metric): count for metric, count in over.items()})
+            self._snapshots[source] = _Snapshot(groups, over)
             self.version += 1
 
     def drop(self, source: str) -> None:
         """Takes all series of `source` away."""
         with self._lock:
-            if self._groups.pop(source, None):
+            if self._snapshots.pop(source, None):
                 self.version += 1
 
     def count(self, source: str) -> int:
         """How many series `source` has."""
-        with self._lock:
-            return sum(len(group) for group in self._groups.get(source, {}).values())
+        snapshot = self._snapshots.get(source)
+        return sum(len(group) for group in snapshot.groups.values()) if snapshot else 0
 
     def dropped(self) -> Mapping[Metric, int]:
         """How many series each metric's cap keeps out at present."""
-        with self._lock:
-            counts: dict[Metric, int] = {}
-            for (_, metric), count in self._dropped.items():
+        counts: dict[Metric, int] = {}
+        for snapshot in self._now():
+            for metric, count in snapshot.over.items():
                 counts[metric] = counts.get(metric, 0) + count
-            return counts
+        return counts
 
     def families(self) -> list[tuple[Metric, list[Sequence[Sample]]]]:
         """Every metric with series, in the order of the table, with its groups of samples by source."""
-        with self._lock:
-            sources = list(self._groups.values())
         found: dict[Metric, list[Sequence[Sample]]] = {}
-        for groups in sources:
-            for metric, group in groups.items():
+        for snapshot in self._now():
+            for metric, group in snapshot.groups.items():
                 found.setdefault(metric, []).append(group)
         return sorted(found.items(), key=lambda item: self._order[item[0]])
+
+    def _now(self) -> "list[_Snapshot]":
+        with self._lock:
+            return list(self._snapshots.values())
 
     def describe(self) -> Iterator[Family]:
         """Empty families of the whole table, so that registering does not collect."""
