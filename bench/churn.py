@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import re
 import statistics
 import sys
 import time
@@ -13,10 +14,13 @@ from owned import parent
 RATE = 50.0
 LIFETIME = 2.0
 _SAMPLE_EVERY = 2.0
-_FLAT_STEP = 0.5e6
+_BYTES_PER_CGROUP = 32.0
+"""What is kept of each cgroup that came and went would be larger than this."""
+
+_DESCRIPTORS = 1.1
 _CRITERION = (
-    "flat: from the middle of the run on, the median RSS of the last quarter of the run is at most 0.5 MB above that of"
-    " the third, and the lowest count of descriptors is no higher"
+    f"over the last quarter RSS rises by at most {_BYTES_PER_CGROUP:.0f} bytes for each cgroup made and removed, and"
+    f" the median of the descriptors is at most {_DESCRIPTORS:g} times that of the quarter before"
 )
 
 
@@ -41,11 +45,11 @@ def run(seconds: float = 600) -> None:
                     break
             made = int(maker.ask())
             share = (cpu(pid) - before) / (time.monotonic() - began)
-            count = series(get(port)[1])
-    _report(samples, made, share, count)
+            body = get(port)[1]
+    _report(samples, made, share, body)
 
 
-def _report(samples: list[tuple[float, float, int]], made: int, share: float, count: int) -> None:
+def _report(samples: list[tuple[float, float, int]], made: int, share: float, body: bytes) -> None:
     quarters = [samples[len(samples) * i // 4 : len(samples) * (i + 1) // 4] for i in range(4)]
     rows = [
         (
@@ -61,11 +65,17 @@ def _report(samples: list[tuple[float, float, int]], made: int, share: float, co
         f"churn: {made} cgroups made and removed in {passed:.0f} s ({made / passed:.0f}/s, each lives {LIFETIME:g} s)"
     )
     table(title, ("seconds", "RSS MB", "kB per minute", "descriptors"), rows)
-    third, last = quarters[2:]
-    step = statistics.median(rss for _, rss, _ in last) - statistics.median(rss for _, rss, _ in third)
-    flat = step <= _FLAT_STEP and min(f for *_, f in last) <= min(f for *_, f in third)
-    print(f"\nCPU {share:.2%} of a core, {count} series at the end; RSS of the last quarter {step / 1e6:+.2f} MB.")
-    print(f"\nflat: {'yes' if flat else 'no'} ({_CRITERION.removeprefix('flat: ')})", flush=True)
+    third, last = (statistics.median(fds for *_, fds in quarter) for quarter in quarters[2:])
+    kept = _slope(quarters[3]) / RATE
+    flat = kept <= _BYTES_PER_CGROUP and last <= third * _DESCRIPTORS
+    print(f"\nCPU {share:.2%} of a core; {series(body)} series at the end; runs of the collector: {_outcomes(body)}.")
+    print(f"RSS over the last quarter: {kept:+.1f} bytes for each cgroup made and removed.")
+    print(f"\nflat: {'yes' if flat else 'no'} ({_CRITERION})", flush=True)
+
+
+def _outcomes(body: bytes) -> str:
+    found = re.findall(rb'oomcast_collector_runs_total\{collector="cgroup",outcome="(\w+)"\} (\S+)', body)
+    return ", ".join(f"{float(count):.0f} {outcome.decode()}" for outcome, count in found)
 
 
 def _slope(samples: list[tuple[float, float, int]]) -> float:
