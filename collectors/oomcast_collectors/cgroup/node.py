@@ -1,5 +1,6 @@
 """One watched cgroup: its open files, what it said last, and the facts made of that."""
 
+import functools
 import math
 import os
 from collections.abc import Sequence
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 from oomcast.contract import Level
 from oomcast.metric import Sample
 from oomcast_collectors.cgroup import metrics
-from oomcast_collectors.cgroup.files import GONE, UNSUPPORTED, Budget, File
+from oomcast_collectors.cgroup.files import GONE, UNSUPPORTED, Budget, File, read_kept
 from oomcast_collectors.cgroup.stat import Malformed
 from oomcast_collectors.cgroup.tombstones import Counts
 from oomcast_collectors.cgroup.version import Reading, Version
@@ -31,8 +32,9 @@ class Node:
     """
 
     __slots__ = (
-        "_files", "_outer", "_series", "_swap_left", "_texts", "above", "counts", "directory", "effective", "fresh",
-        "full", "info", "inode", "level", "limited", "path", "reading", "samples", "shown", "version",
+        "_counted", "_fds", "_files", "_labels", "_outer", "_series", "_sizes", "_swap_left", "_texts", "above",
+        "counts", "directory", "effective", "fresh", "full", "info", "inode", "level", "limited", "path", "reading",
+        "samples", "shown", "version",
     )  # fmt: skip
 
     def __init__(
@@ -54,9 +56,13 @@ class Node:
         self.full = False
         self.fresh = False
         self._files = [File(directory, name, budget, size) for name, size in version.files]
+        self._fds: Sequence[int] = ()
+        self._sizes: Sequence[int] = ()
         self._texts: Sequence[bytes] = ()
         self._outer: tuple[float, Node | None] = (math.inf, None)
         self._swap_left = 0
+        self._labels = (("cgroup", path),)
+        self._counted: list[Sample] = []
         self._series = (
             metrics.USED.series(path),
             metrics.LIMIT.series(path),
@@ -83,6 +89,14 @@ class Node:
 
     def texts(self) -> list[bytes]:
         """The core files' texts; empty for one that this kernel does not have. Raises Gone, OSError or Malformed."""
+        if self._fds:
+            texts = read_kept(self._fds, self._sizes)
+            if texts is not None:
+                return texts
+        return self._each_text()
+
+    def _each_text(self) -> list[bytes]:
+        self._fds = ()
         texts = []
         missing = False
         for file in self._files:
@@ -98,8 +112,12 @@ class Node:
                 text = b""
             texts.append(text)
         # Files opened by their path may have been those of another cgroup that took the place of this one.
-        if missing or not self._texts or not self._files[-1].kept:
+        kept = all(file.fd >= 0 for file in self._files)
+        if missing or not self._texts or not kept:
             self._still_there()
+        if kept:
+            self._fds = [file.fd for file in self._files]
+            self._sizes = [file.size for file in self._files]
         return texts
 
     def levelled(self, now: Reading | None) -> Level | None:
@@ -113,7 +131,7 @@ class Node:
             room = min(room, now.swap_limit)
         return Level(
             "cgroup_memory",
-            (("cgroup", self.path),),
+            self._labels,
             now.unreclaimable + swapped,
             now.limit + room,
             self.inode,
@@ -133,10 +151,14 @@ class Node:
 
     def counted(self) -> list[Sample]:
         """The counters, which outlive the cgroup."""
-        totals = zip(self._series[3:], self.counts, strict=True)
-        return [Sample(series, count.total) for series, count in totals if count.total is not None]
+        totals = [count.total for count in self.counts]
+        if [sample.value for sample in self._counted] != totals:
+            series = zip(self._series[3:], totals, strict=True)
+            self._counted = [Sample(one, total) for one, total in series if total is not None]
+        return list(self._counted)
 
     def close(self) -> None:
+        self._fds = ()
         for file in self._files:
             file.close()
 
@@ -144,17 +166,19 @@ class Node:
         self.reading = reading
         self.counts.kills.see(reading.kills)
         self.counts.majfaults.see(reading.pgmajfault)
-        limits = (limit for limit in (reading.limit, reading.effective) if limit is not None)
-        self.effective = min(outer[0], *limits, math.inf)
+        self.effective = outer[0]
+        for limit in (reading.limit, reading.effective):
+            if limit is not None and limit < self.effective:
+                self.effective = limit
         self.limited = outer[1] if reading.limit is None else self
-        used, limit, unreclaimable, *_ = self._series
+        used, effective, unreclaimable, *_ = self._series
         samples = self.samples = self.counted()
         if reading.used is not None:
             samples.append(Sample(used, reading.used))
         if reading.unreclaimable is not None:
             samples.append(Sample(unreclaimable, reading.unreclaimable))
         if self.effective != math.inf:
-            samples.append(Sample(limit, self.effective))
+            samples.append(Sample(effective, self.effective))
 
     def _still_there(self) -> None:
         try:
@@ -167,7 +191,12 @@ class Node:
             raise Gone(self.path)
 
 
+@functools.cache
+def _ahead() -> int:
+    """Bytes that all CPUs together may have charged ahead."""
+    return _CHARGE_BATCH * os.sysconf("SC_PAGE_SIZE") * (os.cpu_count() or 1)
+
+
 def noise(limit: int) -> float:
     """Bytes below which a rise of memory is no trend, for a cgroup of this limit."""
-    pages = _CHARGE_BATCH * os.sysconf("SC_PAGE_SIZE") * (os.cpu_count() or 1)
-    return max(pages, _LEAST_NOISE, 0.001 * limit)
+    return max(_ahead(), _LEAST_NOISE, 0.001 * limit)

@@ -10,7 +10,8 @@ UNLIMITED_V1 = 1 << 62
 """v1 writes "no limit" as a page-rounded 2^63 - 1, whatever the page size: above this it is none."""
 
 _DIGITS = 20
-"""2^64 has as many."""
+_LARGEST = 10**_DIGITS - 1
+"""2^64 has as many digits."""
 
 
 class Malformed(ValueError):
@@ -42,11 +43,12 @@ class Picker:
             return self._learn(tokens, text)
         numbers = self._numbers(tokens)
         # int() alone would take "1_000" and "+1" too.
-        if text[-1:] != b"\n" or not b"".join(numbers).isdigit():
+        digits = b"".join(numbers)
+        if text[-1:] != b"\n" or len(digits) > _DIGITS * len(numbers) or not digits.isdigit():
             raise Malformed(f"not lines of key and number: {text[-80:]!r}")
-        if max(map(len, numbers)) > _DIGITS:
-            raise Malformed(f"too large a number in {text[:80]!r}")
         values = list(map(int, numbers))
+        if max(values) > _LARGEST:
+            raise Malformed(f"too large a number in {text[:80]!r}")
         if self._layout is None:
             return values
         by_key = dict(zip(self._present, values, strict=True))

@@ -1,6 +1,7 @@
 """What cgroup v1 and v2 call the same things: the core files of a cgroup, and what they say."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from oomcast_collectors.cgroup.stat import Picker, bounded, limit, number
@@ -8,6 +9,10 @@ from oomcast_collectors.cgroup.stat import Picker, bounded, limit, number
 _CACHE_PER_METADATA = 32
 """v1 does not tell reclaimable slab apart, and page cache drags some along that goes when it goes: buffer heads
 (104 bytes a page) and tree nodes (9) are 2.8 %. Left in, a writer of files would look like a leak."""
+
+
+_TEXTS = 512
+"""Limits and event counts remembered by their text: most cgroups have the same few, and keep them."""
 
 
 class Reading(NamedTuple):
@@ -52,7 +57,8 @@ class V2:
         if swap:
             self.files += [("memory.swap.current", 32), ("memory.swap.max", 32)]
         self._stat = Picker(b"anon", b"shmem", b"inactive_file", b"active_file", b"slab_reclaimable", b"pgmajfault")
-        self._events = Picker(b"max", b"oom_kill")
+        self._limit = lru_cache(_TEXTS)(limit)
+        self._events = lru_cache(_TEXTS)(Picker(b"max", b"oom_kill").pick)
 
     def decode(self, texts: Sequence[bytes]) -> Reading:
         current, stat, events, own = texts[:4]
@@ -63,17 +69,17 @@ class V2:
             if used is not None and inactive is not None and active is not None:
                 kept = used - inactive - active - (slab or 0)
                 unreclaimable = max(kept, (anon or 0) + (shmem or 0))
-        kills = self._events.pick(events)[1] if events else None
+        kills = self._events(events)[1] if events else None
         swap = texts[4:] or (b"", b"")
         return Reading(
             used,
             unreclaimable,
-            limit(own) if own else None,
+            self._limit(own) if own else None,
             None,
             kills,
             majfault,
             number(swap[0]) if swap[0] else None,
-            limit(swap[1]) if swap[1] else None,
+            self._limit(swap[1]) if swap[1] else None,
         )
 
 
@@ -93,7 +99,8 @@ class V1:
             b"total_rss", b"total_shmem", b"total_inactive_file", b"total_active_file", b"total_pgmajfault",
             b"hierarchical_memory_limit", b"total_swap", b"hierarchical_memsw_limit",
         )  # fmt: skip
-        self._control = Picker(b"under_oom", b"oom_kill")
+        self._limit = lru_cache(_TEXTS)(limit)
+        self._control = lru_cache(_TEXTS)(Picker(b"under_oom", b"oom_kill").pick)
 
     def decode(self, texts: Sequence[bytes]) -> Reading:
         usage, stat, control, own = texts
@@ -108,9 +115,9 @@ class V1:
         return Reading(
             used,
             unreclaimable,
-            limit(own) if own else None,
+            self._limit(own) if own else None,
             effective,
-            self._control.pick(control)[1] if control else None,
+            self._control(control)[1] if control else None,
             majfault,
             swap,
             None if memsw is None or effective is None else max(memsw - effective, 0),
