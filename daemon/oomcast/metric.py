@@ -83,15 +83,16 @@ class Metric:
 class Series:
     """A metric with its label values. `head` is the exposition text up to the value."""
 
-    __slots__ = ("_line", "_value", "_values", "head", "metric")
+    __slots__ = ("_text", "_value", "_values", "head", "metric")
 
     def __init__(self, metric: Metric, values: tuple[str, ...]) -> None:
         self.metric = metric
         self._values = values
         self.head = metric.name + label_text(self.labels) + " "
-        # The last value and its line: most series of most snapshots repeat, and formatting is what costs.
+        # The last value and its text: most series of most snapshots repeat, and formatting is what costs. Not the whole
+        # line: with twenty thousand series the heads would be there twice.
         self._value: object = None
-        self._line = ""
+        self._text = ""
 
     @property
     def labels(self) -> tuple[tuple[str, str], ...]:
@@ -101,12 +102,10 @@ class Series:
 
     def line(self, value: float) -> str:
         """The exposition line of this series with `value`, newline included."""
-        if value == self._value:
-            return self._line
-        line = f"{self.head}{go_float(value)}\n"
-        self._line = line
-        self._value = value
-        return line
+        if value != self._value:
+            self._text = f"{go_float(value)}\n"
+            self._value = value
+        return self.head + self._text
 
     def __repr__(self) -> str:
         return f"<Series {self.head.strip()}>"

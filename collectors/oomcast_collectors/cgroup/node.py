@@ -32,9 +32,9 @@ class Node:
     """
 
     __slots__ = (
-        "_counted", "_fds", "_files", "_labels", "_outer", "_series", "_sizes", "_swap_left", "_texts", "above",
-        "counts", "directory", "effective", "fresh", "full", "info", "inode", "level", "limited", "path", "reading",
-        "samples", "shown", "version",
+        "_counted", "_fds", "_files", "_labels", "_mark", "_outer", "_series", "_sizes", "_swap_left", "_texts",
+        "above", "counts", "directory", "effective", "fresh", "full", "info", "inode", "level", "limited", "path",
+        "reading", "samples", "shown", "version",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +59,8 @@ class Node:
         self._fds: Sequence[int] = ()
         self._sizes: Sequence[int] = ()
         self._texts: Sequence[bytes] = ()
+        self._mark: int | None = None
+        """Stands for the texts last read: kept whole, those of thousands of cgroups are megabytes."""
         self._outer: tuple[float, Node | None] = (math.inf, None)
         self._swap_left = 0
         self._labels = (("cgroup", path),)
@@ -79,10 +81,12 @@ class Node:
         texts = self.texts()
         above = self.above
         outer = (above.effective, above.limited) if above else (math.inf, None)
-        self.fresh = texts != self._texts or outer != self._outer
+        mark = hash(tuple(texts))
+        self.fresh = mark != self._mark or outer != self._outer
         if self.fresh:
             self._renew(self.version.decode(texts), outer)
-            self._texts, self._outer = texts, outer
+            self._mark, self._outer = mark, outer
+        self._texts = texts if self.full else ()
         if self.fresh or swap_left != self._swap_left:
             self._swap_left = swap_left
             self.level = self.levelled(self.reading)
@@ -113,11 +117,11 @@ class Node:
             texts.append(text)
         # Files opened by their path may have been those of another cgroup that took the place of this one.
         kept = all(file.fd >= 0 for file in self._files)
-        if missing or not self._texts or not kept:
+        if missing or self._mark is None or not kept:
             self._still_there()
         if kept:
-            self._fds = [file.fd for file in self._files]
-            self._sizes = [file.size for file in self._files]
+            self._fds = tuple(file.fd for file in self._files)
+            self._sizes = tuple(file.size for file in self._files)
         return texts
 
     def levelled(self, now: Reading | None) -> Level | None:
@@ -141,12 +145,12 @@ class Node:
 
     @property
     def stat_text(self) -> bytes:
-        """memory.stat as of the last read()."""
+        """memory.stat as of the last read(), if the node is full."""
         return self._texts[1] if self._texts else b""
 
     @property
     def events_text(self) -> bytes:
-        """memory.events (v2) or memory.oom_control (v1) as of the last read()."""
+        """memory.events (v2) or memory.oom_control (v1) as of the last read(), if full."""
         return self._texts[2] if self._texts else b""
 
     def counted(self) -> list[Sample]:
