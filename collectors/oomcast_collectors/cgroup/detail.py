@@ -1,14 +1,14 @@
 """The full tier: everything else the kernel says about one cgroup."""
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from oomcast.metric import Metric, Sample, Series
 from oomcast_collectors.cgroup import metrics
-from oomcast_collectors.cgroup.files import GONE, LARGEST, UNSUPPORTED, Budget, File
+from oomcast_collectors.cgroup.files import GONE, UNSUPPORTED, Budget, File
 from oomcast_collectors.cgroup.node import Node
 from oomcast_collectors.cgroup.stat import limit, number, pressure, table
+from oomcast_collectors.membership import LARGEST, unified_cgroup
 
 _KINDS = (
     "anon", "file", "shmem", "file_mapped", "file_dirty", "file_writeback", "active_file", "inactive_file",
@@ -142,8 +142,7 @@ def _unified_path(directory: Path, proc: Path) -> str:
         if not pid.isdigit():
             return ""
         with (proc / pid.decode() / "cgroup").open("rb") as file:
-            lines = file.read(LARGEST).splitlines()
+            path = unified_cgroup(file.read(LARGEST))
     except OSError:
         return ""
-    found = next((line[3:] for line in lines if line.startswith(b"0::/")), b"")
-    return "" if b"/.." in found else os.fsdecode(found)
+    return "" if "/.." in path else path

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from oomcast.contract import Roots
 from oomcast_collectors.host.commandline import names_of
 from oomcast_collectors.host.files import read_once
+from oomcast_collectors.membership import LARGEST, memberships, memory_cgroup
 
 _STAT_LIMIT = 4096
-_CGROUP_LIMIT = 64 << 10
 _CMDLINE_LIMIT = 8192
 _PF_KTHREAD = 0x00200000
 # 5,000 processes that are looked at again every 32 scans make 156; this many cost about 15 ms.
@@ -148,7 +148,7 @@ class ProcessFinder:
         if name is None:
             name = self._match(names_of(self._read(pid, "cmdline", _CMDLINE_LIMIT)), stat.comm)
         if name is None and self._units:
-            units = self._units.intersection(cgroup_components(self._read(pid, "cgroup", _CGROUP_LIMIT)))
+            units = self._units.intersection(cgroup_components(self._read(pid, "cgroup", LARGEST)))
             name = min(units, default=None)
         return name
 
@@ -159,7 +159,7 @@ class ProcessFinder:
         return None
 
     def _cgroup_path(self, pid: str) -> str:
-        return memory_cgroup(self._read(pid, "cgroup", _CGROUP_LIMIT))
+        return memory_cgroup(self._read(pid, "cgroup", LARGEST))
 
     def _read(self, pid: str, name: str, limit: int) -> bytes:
         try:
@@ -187,28 +187,10 @@ def parse_stat(data: bytes) -> ProcessStat | None:
     return ProcessStat(comm, fields[0].decode("ascii", "replace"), kernel, int(faults), int(started))
 
 
-def _cgroups(data: bytes) -> Iterable[tuple[list[str], str]]:
-    for line in data.decode("utf-8", "backslashreplace").split("\n")[:-1]:
-        parts = line.split(":", 2)
-        if len(parts) == 3:
-            yield parts[1].split(","), parts[2]
-
-
-def memory_cgroup(data: bytes) -> str:
-    """The path in /proc/PID/cgroup that accounts memory, or ""."""
-    unified = ""
-    for controllers, path in _cgroups(data):
-        if "memory" in controllers:
-            return path
-        if controllers == [""]:
-            unified = path
-    return unified
-
-
 def cgroup_components(data: bytes) -> set[str]:
     """The names in the paths that systemd makes: its own hierarchy, v1 or v2."""
     names: set[str] = set()
-    for controllers, path in _cgroups(data):
+    for controllers, path in memberships(data):
         if controllers in ([""], ["name=systemd"]):
             names.update(path.split("/"))
     return names

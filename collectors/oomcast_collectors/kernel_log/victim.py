@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
+from oomcast_collectors.membership import memory_cgroup
+
 _READ_LIMIT = 65536
 _PF_EXITING = 0x4
 _SIGKILL = 1 << 8
-_DELETED = " (deleted)"
 _PENDING = re.compile(rb"^S(?:ig|hd)Pnd:\s*([0-9a-f]{1,16})$", re.M)
 
 
@@ -24,23 +25,9 @@ def victim_cgroup(proc: Path, pid: int, comm: str) -> str:
             return ""
     except OSError:
         return ""
-    path = memory_cgroup(cgroups.decode("utf-8", "backslashreplace"))
+    path = memory_cgroup(cgroups)
     # Above this cgroup namespace's root the path is relative, and the kernel's log has absolute ones.
     return "" if path == "/" or path.startswith("/..") else path
-
-
-def memory_cgroup(text: str) -> str:
-    """The memory controller's path in a /proc/PID/cgroup: of its own v1 hierarchy, else of the unified one, else ""."""
-    unified = ""
-    for line in text.splitlines():
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        path = path.removesuffix(_DELETED)
-        if "memory" in controllers.split(","):
-            return path
-        if number == "0" and not controllers:
-            unified = path
-    return unified
 
 
 def _dying(directory: Path) -> bool:

@@ -10,8 +10,9 @@ from collectors.host.hosts import FIXTURES
 from oomcast_collectors.host.commandline import names_of
 from oomcast_collectors.host.counters import parse_pressure, parse_vmstat
 from oomcast_collectors.host.memory import host_level, parse_low_watermark, parse_meminfo
-from oomcast_collectors.host.processes import cgroup_components, memory_cgroup, parse_stat
+from oomcast_collectors.host.processes import cgroup_components, parse_stat
 from oomcast_collectors.host.usage import parse_status
+from oomcast_collectors.membership import memory_cgroup, unified_cgroup
 
 # No deadline: the machine may be busy with other things than this example.
 fuzz = settings(max_examples=200, deadline=None)
@@ -113,4 +114,5 @@ def test_commandline(data: bytes) -> None:
 def test_cgroup(data: bytes) -> None:
     text = data.decode("utf-8", "backslashreplace")
     assert memory_cgroup(data) in text
+    assert unified_cgroup(data) in text
     assert all(name in text for name in cgroup_components(data))

@@ -16,9 +16,9 @@ from oomcast_collectors.host.processes import (
     ProcessFinder,
     cgroup_components,
     label_of,
-    memory_cgroup,
     parse_stat,
 )
+from oomcast_collectors.membership import memory_cgroup
 
 
 def finder(proc: Path, *patterns: str, units: tuple[str, ...] = ()) -> ProcessFinder:
@@ -159,10 +159,7 @@ def test_malformed_stat(stat: bytes) -> None:
 
 def test_cgroups_of_either_version() -> None:
     hybrid = b"9:name=systemd:/a/b.service\n4:cpu,memory:/m:x\n0::/u\n"
-    assert memory_cgroup(hybrid) == "/m:x"
     assert cgroup_components(hybrid) == {"", "a", "b.service", "u"}
-    assert memory_cgroup(b"0::/u\n") == "/u"
-    assert memory_cgroup(b"garbage\n1:x\n\xff") == ""
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import PIPE
 
-import pytest
-
 from oomcast_collectors.kernel_log.join import OomJoiner, OomKill
-from oomcast_collectors.kernel_log.victim import memory_cgroup, victim_cgroup
+from oomcast_collectors.kernel_log.victim import victim_cgroup
+from oomcast_collectors.membership import memory_cgroup
 
 SECOND = 1_000_000
 INVOKED = "python invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0"
@@ -120,21 +119,6 @@ def test_a_gap_ends_what_was_announced() -> None:
     assert joined.kills(killed(7)) == [(7, "", "", "memcg", False)]
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("0::/system.slice/a.service\n", "/system.slice/a.service"),
-        ("0::/a (deleted)\n", "/a"),
-        ("12:cpu,cpuacct:/c\n5:hugetlb,memory:/m:1\n1:name=systemd:/s\n0::/u\n", "/m:1"),
-        ("12:cpu,cpuacct:/c\n", ""),
-        ("", ""),
-        ("garbage\n::\n", ""),
-    ],
-)
-def test_memory_cgroup(text: str, path: str) -> None:
-    assert memory_cgroup(text) == path
-
-
 def make_process(
     proc: Path, pid: int, *, cgroup: str = "0::/a\n", pending: str = "0", state: str = "S 1 1 1 0 -1 4194304"
 ) -> None:
@@ -171,7 +155,7 @@ def test_real_processes_alive_and_dead(eventually: Callable[[Callable[[], bool]]
         child.kill()
         eventually(lambda: " Z " in (proc / str(child.pid) / "stat").read_text())
         # Version 2 keeps the dead in their cgroup, version 1 moves them to the root, and that is no answer.
-        kept = memory_cgroup((proc / str(child.pid) / "cgroup").read_text())
+        kept = memory_cgroup((proc / str(child.pid) / "cgroup").read_bytes())
         assert victim_cgroup(proc, child.pid, comm) == ("" if kept == "/" or kept.startswith("/..") else kept)
     finally:
         child.kill()
