@@ -3,21 +3,19 @@
 The environment wins over the file, the file over the defaults. Everything that is wrong is reported at once.
 """
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SerializeAsAny
 
+from oomcast.address import listen_address
 from oomcast.contract import CollectorSettings, CollectorSpec, Roots
 from oomcast.settings_check import RESERVED, apply_environment, check, hint
 from oomcast.settings_file import Document, Problem, SettingsError, read_file
 from oomcast.settings_keys import Leaf, leaves
 
 __all__ = ["RESERVED", "Settings", "SettingsError", "load"]
-
-_LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]*)):(?P<port>[0-9]{1,5})\Z")
 
 ENGINES = (
     "VLLM::*",  # the titles of vLLM's own processes: EngineCore_DP0, Worker_TP1, APIServer_0
@@ -36,14 +34,6 @@ ENGINES = (
 
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-def listen_address(text: str) -> tuple[str, int]:
-    """host, port of `host:port`, `[v6]:port` or `:port` (host "", every address). Raises ValueError."""
-    match = _LISTEN.match(text)
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError("should be host:port, [IPv6]:port or :port with a port from 0 to 65535")
-    return match["v6"] or match["host"] or "", int(match["port"])
 
 
 def _listen(text: str) -> str:

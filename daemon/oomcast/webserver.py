@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
+from oomcast.address import listen_address
 from oomcast.webconnection import Connection, Limits, RareLog
 from oomcast.webtls import Tls
 
@@ -144,7 +145,10 @@ class Server:
 
 
 async def _bind(listen: str, backlog: int) -> list[socket.socket]:
-    host, port = parse_listen(listen)
+    try:
+        host, port = listen_address(listen)
+    except ValueError as error:
+        raise ListenError(f"listen address {listen!r} {error}") from None
     listeners: list[socket.socket] = []
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -166,12 +170,3 @@ async def _bind(listen: str, backlog: int) -> list[socket.socket]:
             listener.close()
         raise ListenError(f"cannot listen on {listen}: {exc.strerror or exc}") from exc
     return listeners
-
-
-def parse_listen(listen: str) -> tuple[str, int]:
-    """(host, port) of "host:port", "[ipv6]:port" or ":port". Raises ListenError."""
-    host, colon, port = listen.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and not bracketed):
-        raise ListenError(f"listen address {listen!r} is not host:port, [ipv6]:port or :port")
-    return host[1:-1] if bracketed else host, int(port)

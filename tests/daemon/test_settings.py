@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 
 from daemon.settings_cases import SPECS, EngineSettings, Limits, Target, engines, loaded, problems
+from oomcast.address import listen_address
 from oomcast.contract import CollectorSettings, Roots
-from oomcast.settings import ENGINES, SettingsError, listen_address, load
+from oomcast.settings import ENGINES, SettingsError, load
 
 
 def test_defaults() -> None:

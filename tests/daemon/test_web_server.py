@@ -73,7 +73,7 @@ def test_address_in_use_is_said_before_serving(plain: Running) -> None:
     "listen", ["", "9745", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:70000", "::1:9745", "[::1:9745", "a:1:2", ":²"]
 )
 def test_malformed_addresses(listen: str) -> None:
-    with pytest.raises(ListenError, match=r"is not host:port, \[ipv6\]:port or :port"), serving(app(), listen):
+    with pytest.raises(ListenError, match=r"should be host:port, \[IPv6\]:port or :port"), serving(app(), listen):
         pass
 
 
