@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -24,6 +25,7 @@ from oomcast.settings import Settings, SettingsError, load
 EXIT_FAILED, EXIT_USAGE, EXIT_COLLECTOR = 1, 2, 3
 _MOST_SECONDS = 86_400.0
 _END = 2.0
+_OBJECTS_PER_COLLECTION = 50_000
 _PATIENCE = 1.0
 """Seconds beyond the slowest collector's timeout that `run --once` and `check` wait for first runs."""
 
@@ -109,6 +111,11 @@ def _run(arguments: argparse.Namespace) -> int:
     def reload() -> Settings:
         return load(arguments.config, os.environ, found.specs, found.left_out)
 
+    # What stands now stands to the end, so garbage need not be looked for in it; and a pass over thousands of cgroups
+    # makes more objects than the interpreter waits for by default, without a cycle among them.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_PER_COLLECTION)
     return asyncio.run(Daemon(core, settings, reload, Notifier(os.environ), clock).run())
 
 

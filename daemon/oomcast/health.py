@@ -1,9 +1,9 @@
 """What the daemon says about itself: /metrics, /-/healthy, /-/ready and the landing page read it."""
 
-import os
 import platform
-import resource
 from collections.abc import Callable, Iterable, Sequence
+
+import psutil
 
 from oomcast import __version__
 from oomcast.chores import Chores
@@ -102,6 +102,7 @@ class Health:
         self._clock = clock
         self._runners = runners
         self._started = clock.time()
+        self._process = psutil.Process()
 
     def healthy(self) -> tuple[bool, str]:
         """Whether the scheduler's loop is alive and the daemon's own work gets done, and which of them is late."""
@@ -123,7 +124,7 @@ class Health:
         found += [Sample(DROPPED.series(metric.name), count) for metric, count in self._store.dropped().items()]
         found.append(Sample(LOOP_AGE.series(), round(self._scheduler.age(), 3)))
         found += self._chores.samples()
-        found += _process(self._started)
+        found += _process(self._process, self._started)
         return found
 
 
@@ -144,17 +145,16 @@ def _collector(runner: Runner) -> Iterable[Sample]:
     yield Sample(OVERRUNS.series(name), runner.overruns)
 
 
-def _process(started: float) -> list[Sample]:
-    own = Roots().proc / "self"
-    pages = (own / "statm").read_text().split()
-    page = os.sysconf("SC_PAGE_SIZE")
-    usage = resource.getrusage(resource.RUSAGE_SELF)
+def _process(process: psutil.Process, started: float) -> list[Sample]:
+    fds = Roots().proc / "self" / "fd"
+    with process.oneshot():
+        times, memory = process.cpu_times(), process.memory_info()
     return [
-        Sample(CPU.series(), usage.ru_utime + usage.ru_stime),
-        Sample(RESIDENT.series(), int(pages[1]) * page),
-        Sample(VIRTUAL.series(), int(pages[0]) * page),
+        Sample(CPU.series(), times.user + times.system),
+        Sample(RESIDENT.series(), memory.rss),
+        Sample(VIRTUAL.series(), memory.vms),
         # Since Linux 6.2 the size of the directory is its number of entries; thousands need not be listed.
-        Sample(OPEN_FDS.series(), (own / "fd").stat().st_size or sum(1 for _ in (own / "fd").iterdir())),
-        Sample(MAX_FDS.series(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
+        Sample(OPEN_FDS.series(), fds.stat().st_size or process.num_fds()),
+        Sample(MAX_FDS.series(), process.rlimit(psutil.RLIMIT_NOFILE)[0]),
         Sample(START.series(), started),
     ]

@@ -53,6 +53,7 @@ OTHER = "other"
 MAX_PAIRS = 500
 MAX_KNOWN = 20_000
 RECHECK = 60.0  # seconds for which the owner of a known cgroup is not asked for again
+FORGET = 10.0  # seconds after which a cgroup that nobody asks for is no longer known; cgroups may come and go in floods
 STALE = 3600.0  # seconds after which a pair without kills that nobody asks for makes room for a new one
 
 _VICTIM = ("pid", "comm", "constraint", "limit_cgroup", "anon_bytes", "file_bytes", "shmem_bytes", "uid")
@@ -66,6 +67,15 @@ class _Count:
     known: float  # monotonic: when somebody last asked for it
     value: int = 0
     last_time: float | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """A cgroup whose counter is shown. asked, seen: monotonic, when its owner was asked for, and when it was."""
+
+    count: _Count
+    asked: float
+    seen: float
 
 
 class _Counts:
@@ -125,7 +135,8 @@ class Reconciler:
         self._unattributed = 0
         self._unattributed_series = UNATTRIBUTED.series()
         self._created = clock.time()
-        self._known: dict[tuple[str, str], tuple[float, _Count]] = {}
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._forgot = clock.monotonic()
         self._counted: deque[Event] = deque(maxlen=10_000)
         self._complained: set[str] = set()
 
@@ -145,16 +156,16 @@ class Reconciler:
         Repeat it for cgroups that live on (hourly will do), else newer ones may take the place of their zeros.
         """
         now = self._clock.monotonic()
-        asked, count = self._known.get((cgroup, limit_cgroup), (float("-inf"), None))
-        if count is not None and now < asked + RECHECK:
-            count.known = now
+        known = self._known.get((cgroup, limit_cgroup))
+        if known is not None and now < known.asked + RECHECK:
+            known.seen = known.count.known = now
             return
         with self._lock:
             if len(self._known) >= MAX_KNOWN:
                 self._known.clear()
             count = self._kills.get(self._owner(cgroup), self._owner(limit_cgroup) if limit_cgroup else "")
             count.known = now
-            self._known[cgroup, limit_cgroup] = now, count
+            self._known[cgroup, limit_cgroup] = _Known(count, now, now)
 
     def settle(self) -> list[Event]:
         """Books what has waited long enough; to be called about once a second.
@@ -163,8 +174,12 @@ class Reconciler:
         otherwise one for several (`kills`). Without an owner: unattributed.
         """
         with self._lock:
-            self._ledger.settle(self._clock.monotonic())
+            now = self._clock.monotonic()
+            self._ledger.settle(now)
             self._publish()
+            if now >= self._forgot + FORGET:
+                self._forgot = now
+                self._known = {key: known for key, known in self._known.items() if known.seen > now - FORGET}
             counted = list(self._counted)
             self._counted.clear()
             return counted

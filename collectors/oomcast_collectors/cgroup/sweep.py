@@ -1,5 +1,6 @@
 """One pass after another over the cgroups of one found hierarchy."""
 
+import errno
 import os
 
 from pydantic import Field
@@ -21,6 +22,8 @@ from oomcast_collectors.cgroup.troubles import Troubles
 from oomcast_collectors.cgroup.userspace import UserspaceKills
 from oomcast_collectors.cgroup.version import V1, V2, Version
 from oomcast_collectors.cgroup.watch import Watch
+
+_DESCRIPTORS = "file descriptors for cgroups"
 
 
 class CgroupSettings(CollectorSettings):
@@ -73,6 +76,7 @@ class Sweep:
         )
         self._userspace = UserspaceKills(context.clock, troubles) if mount.version == 2 else None
         self._details: dict[Node, Detail] = {}
+        self._starved = False
 
     @property
     def nodes(self) -> list[Node]:
@@ -92,8 +96,11 @@ class Sweep:
         self._belongings.renew(self.nodes, came)
         self._read_swap()
         facts = Facts()
+        self._starved = False
         for node in self.nodes:
             self._read(node, facts)
+        if not self._starved:
+            self._troubles.over(_DESCRIPTORS)
         if self._userspace:
             facts.events += self._userspace.look(self.nodes)
         facts.samples += self._tombstones.samples()
@@ -117,7 +124,12 @@ class Sweep:
                 facts.samples += node.counted()  # its tombstone stands from the next pass on
             return
         except (OSError, Malformed) as error:
-            self._troubles.met(node.path, error)
+            if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+                # Without descriptors every cgroup fails alike, and that is one thing to say.
+                self._troubles.met(_DESCRIPTORS, OSError(error.errno, error.strerror))
+                self._starved = True
+            else:
+                self._troubles.met(node.path, error)
             return
         self._troubles.over(node.path)
         if node.fresh:

@@ -16,6 +16,8 @@ from oomcast.clock import Clock
 _WALKED_PER_FOUND = 8
 _LONGEST_PATH = 3800
 _REST_PER_VERIFICATION = 100
+_SLACK = 64
+"""Removed directories that may wait for their turn in the rotation, beside as many as there are."""
 _GONE = frozenset({errno.ENOENT, errno.ENODEV, errno.ENOTDIR, errno.ENAMETOOLONG})
 
 
@@ -165,6 +167,9 @@ class Tree:
         self._credit = min(self._credit + len(self._rotation) * elapsed / self._full_every, len(self._rotation))
         count = int(self._credit)
         self._credit -= count
+        if len(self._rotation) > 2 * len(self._known) + _SLACK:
+            self._rotation = deque(one for one in self._rotation if self._known.get(one.path) is one)
+            count = min(count, len(self._rotation))
         turn = [self._rotation.popleft() for _ in range(count)]
         turn = [directory for directory in turn if self._known.get(directory.path) is directory]
         self._rotation.extend(turn)

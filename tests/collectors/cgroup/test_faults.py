@@ -11,7 +11,7 @@ import pytest
 from collectors.cgroup import trees
 from collectors.cgroup.conftest import MakeBench
 from collectors.cgroup.support import open_files, v1, v2
-from oomcast.contract import NotPresent
+from oomcast.contract import Facts, NotPresent
 from oomcast_collectors.cgroup.files import LARGEST, Budget, File
 
 BAD = {
@@ -227,3 +227,28 @@ def test_a_tree_that_cannot_be_listed_for_want_of_descriptors_keeps_what_is_know
     at.run()
     assert at.collector._sweep is sweep
     assert at.shown() == {"/a", "/b"}
+
+
+def test_want_of_descriptors_is_told_once_for_all_cgroups(
+    root: trees.Host, bench: MakeBench, budget: Budget, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    budget.left = 0
+    for name in "abcdef":
+        root.write(f"/{name}", v2())
+    at = bench(root).run()
+    sweep = at.collector._sweep
+    assert sweep is not None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.open("/dev/null", os.O_RDONLY) for _ in range(8)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(held), hard))
+    try:
+        for node in sweep.nodes:
+            sweep._read(node, Facts())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for fd in held:
+            os.close(fd)
+    assert warnings(caplog) == ["file descriptors for cgroups: [Errno 24] Too many open files; left out until it reads"]
+    assert {at.run().value("memory_used_bytes", f"/{name}") for name in "abcdef"} == {1 << 20}
+    assert "file descriptors for cgroups reads again" in caplog.text
