@@ -100,8 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 def _run(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
     if arguments.once:
+        from oomcast.families import text  # what the daemon itself does without, see Store.collect()
+
         with _once(found, settings) as core:
-            _write(b"".join(core.exposition.render(openmetrics=False, gzip=False)).decode())
+            _write(text(core.store))
             return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
     source = str(arguments.config or os.environ.get("OOMCAST_CONFIG") or "defaults")
     logging.getLogger("oomcast").info("starting", extra={"version": __version__, "settings": source})

@@ -2,12 +2,12 @@
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from prometheus_client.core import Metric as Family
-from prometheus_client.samples import Exemplar as FamilyExemplar
+from oomcast.metric import Metric, MetricError, Sample
 
-from oomcast.metric import Exemplar, Histogram, Metric, MetricError, Sample
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric as Family
 
 
 class _Snapshot(NamedTuple):
@@ -85,38 +85,15 @@ class Store:
         with self._lock:
             return list(self._snapshots.values())
 
-    def describe(self) -> Iterator[Family]:
+    def describe(self) -> "Iterator[Family]":
         """Empty families of the whole table, so that registering does not collect."""
-        for metric in self._order:
-            yield Family(metric.family, metric.help, metric.kind)
+        from oomcast.families import empty  # see collect()
 
-    def collect(self) -> Iterator[Family]:
+        return map(empty, self._order)
+
+    def collect(self) -> "Iterator[Family]":
         """The prometheus_client view of `families()`."""
-        for metric, groups in self.families():
-            family = Family(metric.family, metric.help, metric.kind)
-            for group in groups:
-                for sample in group:
-                    _add(family, metric, sample)
-            yield family
+        # Imported when asked for: a scrape does without, and it is 1.2 MB of a daemon that has to stay small.
+        from oomcast.families import filled
 
-
-def _add(family: Family, metric: Metric, sample: Sample) -> None:
-    labels = dict(sample.series.labels)
-    value = sample.value
-    if isinstance(value, Histogram):
-        for bound, count in value.buckets:
-            exemplar = _exemplar(value.exemplars.get(bound))
-            family.add_sample(f"{metric.name}_bucket", labels | {"le": bound}, count, exemplar=exemplar)
-        family.add_sample(f"{metric.name}_count", labels, value.buckets[-1][1])
-        family.add_sample(f"{metric.name}_sum", labels, value.sum)
-    elif isinstance(value, str):
-        for state in metric.states:
-            family.add_sample(metric.name, labels | {metric.name: state}, float(state == value))
-    else:
-        family.add_sample(metric.name, labels, value, exemplar=_exemplar(sample.exemplar))
-    if sample.created is not None:
-        family.add_sample(f"{metric.family}_created", labels, sample.created)
-
-
-def _exemplar(exemplar: Exemplar | None) -> FamilyExemplar | None:
-    return exemplar and FamilyExemplar(dict(exemplar.labels), exemplar.value, exemplar.time)
+        return (filled(metric, groups) for metric, groups in self.families())
