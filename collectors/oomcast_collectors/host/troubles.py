@@ -55,7 +55,8 @@ class Troubles:
             return
         self._state[file] = state
         # What the kernel does not have is no trouble, and on most hosts one of the files is not there.
-        level = logging.INFO if not state or state.startswith("not there") else logging.WARNING
+        absent = state.startswith("not there")
+        level = logging.DEBUG if absent else logging.WARNING if state else logging.INFO
         self._log.log(level, "%s: %s", file, state or "fine again")
 
     def samples(self) -> list[Sample]:
