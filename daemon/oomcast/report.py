@@ -88,7 +88,7 @@ class Difference:
 
 
 def difference(before: Counters, after: Counters, match: str, *, everything: bool) -> Difference:
-    """match: text that a series has to hold. everything: those that did not rise are listed too."""
+    """match: text that a series has to hold. everything: those that did not rise, or came and went at 0, too."""
     old = {name: value for name, value in before.values.items() if match in name}
     new = {name: value for name, value in after.values.items() if match in name}
     both = [(name, old[name], new[name]) for name in sorted(old.keys() & new.keys())]
@@ -97,8 +97,8 @@ def difference(before: Counters, after: Counters, match: str, *, everything: boo
         before,
         after,
         rose=sorted(rose, key=lambda row: row[1] - row[2]),
-        appeared=[(name, new[name]) for name in sorted(new.keys() - old.keys())],
-        gone=[(name, old[name]) for name in sorted(old.keys() - new.keys())],
+        appeared=[(name, new[name]) for name in sorted(new.keys() - old.keys()) if new[name] or everything],
+        gone=[(name, old[name]) for name in sorted(old.keys() - new.keys()) if old[name] or everything],
         began_anew=[row for row in both if row[2] < row[1]],
     )
 

@@ -30,6 +30,14 @@ def test_only_what_matches_and_everything() -> None:
     assert between("nothing") == difference(BEFORE, AFTER, "nothing", everything=True)
 
 
+def test_what_came_or_went_at_0_is_no_news() -> None:
+    before, after = Counters(0, 0, {"went": 0}), Counters(1, 1, {"came": 0})
+    found = difference(before, after, "", everything=False)
+    assert (found.appeared, found.gone) == ([], [])
+    found = difference(before, after, "", everything=True)
+    assert (found.appeared, found.gone) == ([("came", 0)], [("went", 0)])
+
+
 def test_most_comes_first_then_the_name() -> None:
     before = Counters(0, 0, dict.fromkeys("abcd", 0))
     after = Counters(1, 1, {"d": 2, "c": 9, "b": 2, "a": 1})
