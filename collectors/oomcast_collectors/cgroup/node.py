@@ -162,6 +162,9 @@ class Node:
         return list(self._counted)
 
     def close(self) -> None:
+        # It may be its own `limited`: left to the collector of garbage, thousands of them would wait for it.
+        self.above = self.limited = None
+        self._outer = (math.inf, None)
         self._fds = ()
         for file in self._files:
             file.close()
