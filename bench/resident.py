@@ -13,6 +13,9 @@ from owned import Owned, owned
 from peers import Missing, cgroups_exporter, node_exporter
 
 _SCRAPE_EVERY = 15.0
+_MANY = 2760
+"""Cgroups with a limit, which make twenty thousand series."""
+
 _SETTLING = 12.0
 """Seconds before the watch: imports, first runs, the first forecasts and the first look at the processes are over."""
 
@@ -50,9 +53,9 @@ def run(seconds: float = 60) -> None:
         for one, use in zip(watched, _watch(watched, seconds), strict=True):
             rows.append(_row(one.name, 100, use, *((64.0, 1.5) if one is watched[0] else ())))
     # 2,500 cgroups of eight series each, of which the kernel tells a bit fewer on some machines.
-    with owned(2500) as cgroups, daemon({"OOMCAST_COLLECTORS__CGROUP__MAX_CGROUPS": "4000"}) as (pid, port):
+    with owned(_MANY) as cgroups, daemon({"OOMCAST_COLLECTORS__CGROUP__MAX_CGROUPS": "4000"}) as (pid, port):
         use = _watch([Watched("oomcast, max_cgroups 4000", pid, port)], seconds)[0]
-        rows.append(_row("oomcast, max_cgroups 4000", 2500, use, 72.0))
+        rows.append(_row("oomcast, max_cgroups 4000", _MANY, use, 72.0))
     table(f"resident: watched for {seconds:.0f} s at once, scraped every {_SCRAPE_EVERY:.0f} s", columns, rows)
 
 
