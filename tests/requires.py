@@ -95,6 +95,16 @@ def _prometheus() -> str | None:
     return _commands("prometheus", "promtool", "prometheus-alertmanager", "amtool")
 
 
+def _kmsg() -> str | None:
+    try:
+        os.close(os.open("/dev/kmsg", os.O_RDWR | os.O_NONBLOCK))
+    except OSError as error:
+        return f"/dev/kmsg cannot be read and written: {error.strerror}"
+    if _text(Path("/proc/sys/debug/exception-trace")).strip() != "1":
+        return "debug.exception-trace is off, so crashes are not in the kernel's log"
+    return None
+
+
 def _ebpf() -> str | None:
     if os.geteuid() != 0:
         return "loading eBPF programs takes root"
@@ -136,7 +146,7 @@ def _text(path: Path) -> str:
 
 
 PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
-    {"cgroup": _cgroup, "prometheus": _prometheus, "ebpf": _ebpf, "vm": _vm, "engines": _engines}
+    {"cgroup": _cgroup, "kmsg": _kmsg, "prometheus": _prometheus, "ebpf": _ebpf, "vm": _vm, "engines": _engines}
 )
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from cgroups import Cgroup, parent
 from e2e.stack import Stack, fetch, series, stack
 from requires import needs
 
-pytestmark = needs("cgroup", "prometheus")
+pytestmark = needs("cgroup", "kmsg", "prometheus")
 
 MIB = 1 << 20
 WORKLOADS = {

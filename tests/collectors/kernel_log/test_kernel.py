@@ -12,10 +12,9 @@ from subprocess import PIPE
 import pytest
 
 from collectors.kernel_log.support import Bench, values
-from oomcast.contract import Event, NotPresent, Roots
+from oomcast.contract import Event, Roots
 from oomcast_collectors.kernel_log import KernelLogCollector
-from oomcast_collectors.kernel_log.follow import open_log
-from requires import memory_mount, needs
+from requires import memory_mount, needs, require
 
 LIMIT = 32 << 20
 HOG = "input()\nhoard = []\nwhile True: hoard.append(bytearray(b'x') * (1 << 20))"
@@ -24,10 +23,7 @@ HOG = "input()\nhoard = []\nwhile True: hoard.append(bytearray(b'x') * (1 << 20)
 @pytest.fixture
 def kernel_log(bench: Bench) -> KernelLogCollector:
     """A started collector over this machine's log."""
-    try:
-        os.close(open_log(Path("/dev/kmsg")))
-    except NotPresent as reason:
-        pytest.skip(f"needs kmsg: {reason}")
+    require("kmsg")
     collector = bench.collector(Roots())
     collector.start()
     return collector
@@ -114,8 +110,6 @@ def test_a_kill_is_known_with_its_victim_and_cgroups(
 
 
 def test_a_crash_is_known_with_its_address(bench: Bench, kernel_log: KernelLogCollector) -> None:
-    if Path("/proc/sys/debug/exception-trace").read_text().strip() != "1":
-        pytest.skip("needs kmsg: debug.exception-trace is off")
     before = values(kernel_log)
     crashed = subprocess.Popen([sys.executable, "-c", "import ctypes; ctypes.string_at(0x1234)"])
     assert crashed.wait(timeout=10) == -signal.SIGSEGV
@@ -130,11 +124,8 @@ def test_a_crash_is_known_with_its_address(bench: Bench, kernel_log: KernelLogCo
 def test_a_forged_kill_is_not_believed(bench: Bench, kernel_log: KernelLogCollector) -> None:
     before = values(kernel_log)
     forged = b"<3>Out of memory: Killed process 4242 (oomcast-test) total-vm:1kB, anon-rss:1kB, file-rss:0kB\n"
-    try:
-        with Path("/dev/kmsg").open("wb", buffering=0) as log:
-            log.write(forged)
-    except OSError as error:
-        pytest.skip(f"needs kmsg: cannot be written: {error.strerror}")
+    with Path("/dev/kmsg").open("wb", buffering=0) as log:
+        log.write(forged)
     deadline = time.monotonic() + 10
     while values(kernel_log)["ignored_records_total"] == before["ignored_records_total"]:
         assert time.monotonic() < deadline
