@@ -7,6 +7,7 @@ values, with the text before the value already rendered) and then emits `Sample(
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "info", "stateset", "histogram"]
@@ -75,6 +76,10 @@ class Metric:
 
         Raises MetricError when the number of values differs from the number of labels.
         """
+        return self.series_of(values)
+
+    def series_of(self, values: tuple[str, ...]) -> "Series":
+        """The same from a tuple, which several metrics' series of one object then share."""
         if len(values) != len(self.labels):
             raise MetricError(f"{self.name}: labels {self.labels} got {len(values)} values")
         return Series(self, values)
@@ -103,7 +108,7 @@ class Series:
     def line(self, value: float) -> str:
         """The exposition line of this series with `value`, newline included."""
         if value != self._value:
-            self._text = f"{go_float(value)}\n"
+            self._text = _ending(value) if type(value) is int else f"{go_float(value)}\n"
             self._value = value
         return self.head + self._text
 
@@ -146,6 +151,12 @@ def label_text(pairs: tuple[tuple[str, str], ...]) -> str:
 
 def escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+@lru_cache(1024)
+def _ending(value: int) -> str:
+    """The rest of a line; the few values that most series have (0, 1, a common limit) are one text for all."""
+    return f"{go_float(value)}\n"
 
 
 def go_float(value: float) -> str:

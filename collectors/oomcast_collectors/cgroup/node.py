@@ -65,12 +65,13 @@ class Node:
         self._swap_left = 0
         self._labels = (("cgroup", path),)
         self._counted: list[Sample] = []
+        values = (path,)
         self._series = (
-            metrics.USED.series(path),
-            metrics.LIMIT.series(path),
-            metrics.UNRECLAIMABLE.series(path),
+            metrics.USED.series_of(values),
+            metrics.LIMIT.series_of(values),
+            metrics.UNRECLAIMABLE.series_of(values),
             metrics.OOM_KILLS.series(path, version.kills_scope),
-            metrics.PGMAJFAULT.series(path),
+            metrics.PGMAJFAULT.series_of(values),
         )
 
     def read(self, swap_left: int) -> None:
