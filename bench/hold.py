@@ -41,7 +41,7 @@ class Holder:
         self._taken[i] += 1
 
     def _join(self, i: int) -> None:
-        with open(f"{self._directories[i]}/cgroup.procs", "wb", buffering=0) as file:  # noqa: PTH123
+        with open(f"{self._directories[i]}/cgroup.procs", "wb", buffering=0) as file:  # noqa: PTH123 - a path object for each of thousands is dear
             file.write(b"0")
 
 

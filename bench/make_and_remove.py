@@ -44,7 +44,7 @@ class Churn:
 
     def _remove(self, until: float) -> None:
         while self._alive and self._alive[0][0] < until:
-            os.rmdir(self._alive.popleft()[1])  # noqa: PTH106
+            os.rmdir(self._alive.popleft()[1])  # noqa: PTH106 - a path object is dear at this rate
 
 
 def main() -> None:

@@ -113,7 +113,7 @@ class Runner:
             gone = self._present and not absence.removed
             self._finish(run, began, "failure" if gone else "absent", _text(absence))
         # One collector's defect must never cost another's data; SystemExit and the like are no better in a thread.
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001 - see above
             self._finish(run, began, "failure", f"{type(error).__name__}: {_text(error)}", error)
         else:
             self._finish(run, began, "success", "", facts=facts)

@@ -60,7 +60,7 @@ class Connection(H11Protocol):
         self, config: uvicorn.Config, server_state: ServerState, *, tls: Tls | None, limits: Limits, log: RareLog
     ) -> None:
         super().__init__(config, server_state, {})
-        self.logger = log  # type: ignore[assignment]
+        self.logger = log  # type: ignore[assignment] # a RareLog logs as a Logger does
         self._tls = tls
         self._limits = limits
         self._stage = ""
@@ -72,7 +72,7 @@ class Connection(H11Protocol):
         """Whether a request is complete and its response is not."""
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn narrows it too
         super().connection_made(transport)
         self._enter("request", self._limits.request)
         if self._tls and not self._tls.admits(transport.get_extra_info("peercert")):

@@ -107,7 +107,7 @@ def test_the_process_is_this_one() -> None:
     assert found["process_resident_memory_bytes"] == pytest.approx(int(status["VmRSS"].split()[0]) * 1024, rel=0.05)
     assert found["process_virtual_memory_bytes"] == pytest.approx(int(status["VmSize"].split()[0]) * 1024, rel=0.05)
     assert found["process_cpu_seconds_total"] >= used.ru_utime + used.ru_stime - 0.03  # it counts in hundredths
-    assert found["process_open_fds"] == pytest.approx(len(os.listdir("/proc/self/fd")), abs=2)  # noqa: PTH208
+    assert found["process_open_fds"] == pytest.approx(len(os.listdir("/proc/self/fd")), abs=2)  # noqa: PTH208 - a count, no paths
     assert found["process_max_fds"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert found["process_start_time_seconds"] == 1_700_000_000
     assert [name for name in found if name.startswith("oomcast_build_info{") and f'version="{__version__}"' in name]

@@ -11,13 +11,13 @@ def test_reads_from_the_start_each_time_and_keeps_the_descriptor(tmp_path: Path)
     path = tmp_path / "file"
     path.write_bytes(b"one\n" * 10_000)
     file = KeptFile(path)
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count, no paths
     assert file.read() == b"one\n" * 10_000
     path.write_bytes(b"two\n")
     assert file.read() == b"two\n"
-    assert len(os.listdir("/proc/self/fd")) == before + 1  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) == before + 1  # noqa: PTH208 - a count, no paths
     del file
-    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - a count, no paths
 
 
 def test_a_file_of_the_kernel_in_pieces_is_whole() -> None:
