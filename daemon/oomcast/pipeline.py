@@ -1,9 +1,9 @@
 """Where facts go: samples to the store, levels to the forecast, events to the timeline and the reconciler."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from oomcast.clock import Clock
-from oomcast.contract import Facts, Level
+from oomcast.contract import Event, Facts, Level
 from oomcast.forecast import Forecaster
 from oomcast.metric import Histogram, MetricError, Sample
 from oomcast.reconcile import Reconciler
@@ -44,6 +44,10 @@ class Pipeline:
         self._forecaster.pause(source)
         self._store.put(FORECAST, self._forecaster.samples())
 
+    def note(self, events: Sequence[Event]) -> None:
+        self._timeline.add(events)
+        self._reconciler.see(events)
+
     def settle(self) -> None:
         """About once a second: books the kills that have waited for all their witnesses."""
         self._timeline.add(self._reconciler.settle())
@@ -56,8 +60,7 @@ class Pipeline:
             for level in facts.levels:
                 self._know(level)
         if facts.events:
-            self._timeline.add(facts.events)
-            self._reconciler.see(facts.events)
+            self.note(facts.events)
 
     def _know(self, level: Level) -> None:
         # A kill counter that exists before the first kill lets increase() see that kill.

@@ -2,10 +2,11 @@
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import Protocol, get_args
 
 from oomcast.clock import Clock
-from oomcast.contract import Collector, Facts, NotPresent, Outcome
+from oomcast.contract import Collector, Event, Facts, NotPresent, Outcome
 
 _GAP_WINDOW = 300.0
 """Seconds for which a gap is remembered at least (twice that at most)."""
@@ -22,6 +23,9 @@ class Sink(Protocol):
 
     def withdraw(self, source: str) -> None:
         """The source has nothing to say: its series leave /metrics."""
+
+    def note(self, events: Sequence[Event]) -> None:
+        """What happened, from a run whose series are out of date."""
 
 
 class Runner:
@@ -42,6 +46,7 @@ class Runner:
         self._inside = False
         self._present = False
         self._gaps = _Gaps()
+        self._retired = False
         self.outcomes: dict[Outcome, int] = dict.fromkeys(get_args(Outcome), 0)
         self.overruns = 0
         self.state: Outcome | None = None
@@ -87,6 +92,7 @@ class Runner:
     def retire(self) -> None:
         """No result of this runner counts any more, not even that of a run that still goes on."""
         with self._lock:
+            self._retired = True
             self._started = None
             self._run += 1
         self._sink.withdraw(self.name)
@@ -129,7 +135,10 @@ class Runner:
     ) -> None:
         duration = self._clock.monotonic() - began
         if run != self._run:
-            self._log.debug("a run that was given up returned; its result is dropped")
+            self._log.debug("a run that was given up returned; its series are dropped")
+            # What it saw happen is told once only; a retired collector's successor has begun to count by itself.
+            if facts is not None and facts.events and not self._retired:
+                self._sink.note(facts.events)
             return
         # Outside the lock: the sink may take its time (it names pods from files), and expire() must not wait for it.
         if facts is None:

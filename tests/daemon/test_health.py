@@ -3,6 +3,7 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fakes import FakeClock
 from oomcast import __version__
 from oomcast.chores import Chores
 from oomcast.clock import SystemClock
-from oomcast.contract import Facts
+from oomcast.contract import Event, Facts
 from oomcast.core import CORE_METRICS
 from oomcast.health import Health
 from oomcast.metric import Metric, Sample
@@ -36,6 +37,9 @@ class Fine:
 class Nowhere:
     def accept(self, source: str, facts: Facts) -> None:
         pass
+
+    def note(self, events: Sequence[Event]) -> None:
+        raise AssertionError("no run is late here")
 
     def withdraw(self, source: str) -> None:
         pass

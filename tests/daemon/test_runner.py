@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from fakes import FakeClock
-from oomcast.contract import Facts, NotPresent
+from oomcast.contract import Event, Facts, NotPresent
 from oomcast.metric import Metric, Sample
 from oomcast.runner import Runner
 
@@ -29,12 +29,16 @@ class Published:
     def __init__(self) -> None:
         self.facts: Facts | None = None
         self.withdrawn = 0
+        self.noted: list[Event] = []
         self.hold: Callable[[], None] = lambda: None
 
     def accept(self, source: str, facts: Facts) -> None:
         assert source == "test"
         self.hold()
         self.facts = facts
+
+    def note(self, events: Sequence[Event]) -> None:
+        self.noted += events
 
     def withdraw(self, source: str) -> None:
         assert source == "test"

@@ -7,7 +7,7 @@ import pytest
 
 from daemon.test_runner import LOG, Published, Steps, counts, fine, logged, made
 from fakes import FakeClock
-from oomcast.contract import Facts
+from oomcast.contract import Event, Facts
 from oomcast.runner import Runner
 
 
@@ -17,11 +17,12 @@ class Hung:
     def __init__(self) -> None:
         self.entered = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
+        self.facts = fine
 
     def collect(self) -> Facts:
         self.entered.release()
         assert self.go.acquire(timeout=10)
-        return fine()
+        return self.facts()
 
 
 def hung() -> tuple[Runner, FakeClock, Published, Hung, threading.Thread]:
@@ -116,3 +117,17 @@ def test_runs_expiries_and_retirement_in_any_order_count_each_run_once() -> None
     thread.join(10)
     assert sum(runner.outcomes.values()) == 3000
     assert (sink.facts is not None) == (runner.state == "success")
+
+
+@pytest.mark.parametrize(("retired", "noted"), [(False, ["a kill"]), (True, [])])
+def test_what_a_late_run_saw_happen_is_not_lost_unless_it_was_replaced(retired: bool, noted: list[str]) -> None:
+    runner, clock, sink, collector, thread = hung()
+    collector.facts = lambda: Facts(events=[Event("oom_kill", 0, 0, "a kill")])
+    clock.advance(6)
+    runner.expire()
+    if retired:
+        runner.retire()
+    collector.go.release()
+    thread.join(10)
+    assert [event.summary for event in sink.noted] == noted
+    assert sink.facts is None

@@ -3,14 +3,14 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from itertools import pairwise
 
 import apscheduler.schedulers.base
 import pytest
 
-from oomcast.contract import Facts
+from oomcast.contract import Event, Facts
 from oomcast.runner import Runner
 from oomcast.scheduler import Scheduler
 
@@ -33,6 +33,9 @@ class SetClock:
 class Nowhere:
     def accept(self, source: str, facts: Facts) -> None:
         pass
+
+    def note(self, events: Sequence[Event]) -> None:
+        raise AssertionError("no run is late here")
 
     def withdraw(self, source: str) -> None:
         pass
