@@ -1,0 +1,1 @@
+"""GPU memory as the driver tells it, sampled fast enough to see a burst."""
