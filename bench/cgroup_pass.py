@@ -1,6 +1,7 @@
 """One pass over many cgroups: our collector beside a C program that only reads the same files, and beside peers."""
 
 import logging
+import math
 import shutil
 import subprocess
 import tempfile
@@ -55,8 +56,8 @@ class _TimedStore(Store):
 
     put_at = 0.0
 
-    def put(self, source: str, samples: Iterable[Sample]) -> None:
-        super().put(source, samples)
+    def put(self, source: str, samples: Iterable[Sample], began: float = math.inf) -> None:
+        super().put(source, samples, began)
         if source == SPEC.name:
             self.put_at = time.process_time()
 

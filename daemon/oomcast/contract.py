@@ -91,8 +91,14 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a collector is given. push: hands over levels and events between two runs, from any thread.
-    serving: glob patterns of process names that are inference engines."""
+    """What a collector is given. serving: glob patterns of process names that are inference engines.
+
+    push: hands over facts between two runs, from any thread: a peak must not wait for the next run. Its samples replace
+    the same series of the last run or join them, the rest stays; they are ignored while the collector has nothing
+    published (before its first run, after a failed one). Raises MetricError where a run's samples would be refused.
+    A value pushed while a run goes on outlasts that run's, so a series never goes back, provided that reading and
+    pushing it share one lock with the reading in collect().
+    """
 
     roots: Roots
     clock: Clock

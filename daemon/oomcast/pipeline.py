@@ -1,5 +1,6 @@
 """Where facts go: samples to the store, levels to the forecast, events to the timeline and the reconciler."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from oomcast.clock import Clock
@@ -26,18 +27,25 @@ class Pipeline:
         self._reconciler = reconciler
         self._clock = clock
 
-    def accept(self, source: str, facts: Facts) -> None:
-        """The whole result of one run of `source`.
+    def accept(self, source: str, facts: Facts, began: float = math.inf) -> None:
+        """The whole result of one run of `source`. began: its monotonic start; samples pushed since then stay.
 
         Raises MetricError when a sample is outside the metric table or its value is none of the metric's kind.
         """
         _check(facts.samples)
-        self._store.put(source, facts.samples)
+        self._store.put(source, facts.samples, began)
         self._take(source, facts, whole=True)
 
     def push(self, source: str) -> Callable[[Facts], None]:
-        """What a collector calls between its runs, with levels and events only."""
-        return lambda facts: self._take(source, facts, whole=False)
+        """What a collector calls between its runs. The callable raises MetricError as accept() does."""
+
+        def take(facts: Facts) -> None:
+            if facts.samples:
+                _check(facts.samples)
+                self._store.amend(source, facts.samples, self._clock.monotonic())
+            self._take(source, facts, whole=False)
+
+        return take
 
     def withdraw(self, source: str) -> None:
         self._store.drop(source)

@@ -18,8 +18,8 @@ _MOST_REASON = 500
 class Sink(Protocol):
     """Where a run's facts go."""
 
-    def accept(self, source: str, facts: Facts) -> None:
-        """The whole result of one run; raises when the facts break the contract."""
+    def accept(self, source: str, facts: Facts, began: float) -> None:
+        """The whole result of one run, with its monotonic start; raises when the facts break the contract."""
 
     def withdraw(self, source: str) -> None:
         """The source has nothing to say: its series leave /metrics."""
@@ -145,7 +145,7 @@ class Runner:
             self._sink.withdraw(self.name)
         else:
             try:
-                self._sink.accept(self.name, facts)
+                self._sink.accept(self.name, facts, began)
             except Exception as refused:  # noqa: BLE001 - as in run()
                 outcome, reason, error = "failure", f"{type(refused).__name__}: {_text(refused)}", refused
                 self._sink.withdraw(self.name)

@@ -35,7 +35,7 @@ class Fine:
 
 
 class Nowhere:
-    def accept(self, source: str, facts: Facts) -> None:
+    def accept(self, source: str, facts: Facts, began: float) -> None:
         pass
 
     def note(self, events: Sequence[Event]) -> None:

@@ -126,3 +126,35 @@ def test_a_sample_that_would_spoil_the_scrape_is_refused_as_a_whole(sample: Samp
         made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 1), sample]))
     assert str(caught.value) == reason
     assert made.lines() == []
+
+
+def test_pushed_samples_replace_those_of_the_last_run_until_the_next_one() -> None:
+    made = Made()
+    push = made.pipeline.push("test")
+    push(Facts([Sample(GAUGE.series(), 1)]))
+    assert made.lines() == []
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5), Sample(COUNTER.series(), 1)]), made.clock.mono)
+    made.clock.advance(0.5)
+    push(Facts([Sample(GAUGE.series(), 8), Sample(INFO.series("1"), 1)], [], [Event("a", 1.0, 1.0, "b")]))
+    assert made.lines() == ["oomcast_test_gauge 8.0", "oomcast_test_total 1.0", 'oomcast_test_info{version="1"} 1.0']
+    assert [event.kind for event in made.timeline.last(5)] == ["a"]
+    began = made.clock.mono - 0.1
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 6)]), began)
+    assert "oomcast_test_gauge 8.0" in made.lines()
+    made.clock.advance(0.5)
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 7)]), made.clock.mono)
+    assert made.lines() == ["oomcast_test_gauge 7.0"]
+    made.pipeline.withdraw("test")
+    push(Facts([Sample(GAUGE.series(), 9)]))
+    assert made.lines() == []
+
+
+def test_a_pushed_sample_that_would_spoil_the_scrape_is_refused_with_all_that_came_with_it() -> None:
+    made = Made()
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)]))
+    with pytest.raises(MetricError, match="oomcast_test_gauge is a gauge and cannot be a str"):
+        made.pipeline.push("test")(
+            Facts([Sample(COUNTER.series(), 1), Sample(GAUGE.series(), "5")], [], [Event("a", 1.0, 1.0, "b")])
+        )
+    assert made.lines() == ["oomcast_test_gauge 5.0"]
+    assert made.timeline.last(5) == []

@@ -32,7 +32,7 @@ class Published:
         self.noted: list[Event] = []
         self.hold: Callable[[], None] = lambda: None
 
-    def accept(self, source: str, facts: Facts) -> None:
+    def accept(self, source: str, facts: Facts, began: float) -> None:
         assert source == "test"
         self.hold()
         self.facts = facts

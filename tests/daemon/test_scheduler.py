@@ -31,7 +31,7 @@ class SetClock:
 
 
 class Nowhere:
-    def accept(self, source: str, facts: Facts) -> None:
+    def accept(self, source: str, facts: Facts, began: float) -> None:
         pass
 
     def note(self, events: Sequence[Event]) -> None:
