@@ -8,6 +8,7 @@ there it fails, so that a broken set-up cannot pass as a skip.
 import functools
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -125,6 +126,22 @@ def _engines() -> str | None:
     return None if any(map(shutil.which, engines)) else f"no inference engine ({', '.join(engines)}) on the PATH"
 
 
+def _cc() -> str | None:
+    absent = _commands("cc")
+    if absent:
+        return absent
+    # A compiler without the C library's headers is as good as none.
+    done = subprocess.run(
+        ["cc", "-shared", "-fPIC", "-x", "c", "-o", "/dev/null", "-"],
+        input="#include <pthread.h>\nint one(void) { return pthread_self() != 0; }\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    return None if done.returncode == 0 else f"cc cannot compile: {done.stderr.strip()[-200:]}"
+
+
 def _commands(*names: str) -> str | None:
     absent = [name for name in names if shutil.which(name) is None]
     return f"not on the PATH: {', '.join(absent)}" if absent else None
@@ -146,7 +163,15 @@ def _text(path: Path) -> str:
 
 
 PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
-    {"cgroup": _cgroup, "kmsg": _kmsg, "prometheus": _prometheus, "ebpf": _ebpf, "vm": _vm, "engines": _engines}
+    {
+        "cgroup": _cgroup,
+        "kmsg": _kmsg,
+        "prometheus": _prometheus,
+        "ebpf": _ebpf,
+        "vm": _vm,
+        "engines": _engines,
+        "cc": _cc,
+    }
 )
 
 if __name__ == "__main__":
