@@ -46,8 +46,8 @@ INFO = Metric(
     "oomcast_gpu_info",
     "info",
     "What the GPU is. source: nvml or dcgm. memory_api: v2 tells used and reserved apart, v1 counts reserved as used."
-    " memory_kind: dedicated, coherent (a NUMA node of the host, page cache may be in it), unified (it is the host's"
-    " memory, see oomcast_host_memory_available_bytes), or unknown.",
+    " memory_kind: dedicated, coherent (the host reaches it too, and may have page cache in it), unified (it is the"
+    " host's memory, see oomcast_host_memory_available_bytes), or unknown.",
     (
         "gpu",
         "index",
@@ -144,8 +144,8 @@ UTILIZATION = _per_gpu(
 PERIOD = _per_gpu(
     "sampling_period_seconds",
     "gauge",
-    "Mean distance between two readings of the GPU's memory over the last window seconds. What is shorter may be missed;"
-    " with source dcgm the exporter's own period comes on top.",
+    "Mean distance between two readings of the GPU's memory over the last window seconds; shorter bursts may be"
+    " missed. With source dcgm the exporter's own period comes on top.",
 )
 LARGEST_GAP = _per_gpu(
     "sampling_largest_gap_seconds",
@@ -171,7 +171,7 @@ READ_ERRORS = _per_field(
 )
 INVALID = _per_field(
     "invalid_readings_total",
-    "Readings that cannot be true and were dropped: beyond their range, parts that do not add up, a total that changed.",
+    "Readings that cannot be true and were dropped: out of range, parts that do not add up, a total that changed.",
 )
 UNSUPPORTED = _per_gpu(
     "unsupported_fields",

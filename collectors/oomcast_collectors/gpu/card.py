@@ -1,0 +1,162 @@
+"""One GPU as it is known, over all sessions of the driver's library.
+
+Written by the threads that call the driver, one of them at a time for each part; read by the collector's run.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oomcast.clock import Clock
+from oomcast.contract import Event
+from oomcast_collectors.gpu.driver import Device, DriverError, Fault, Identity, Instance, Utilization
+from oomcast_collectors.gpu.fields import Fields
+from oomcast_collectors.gpu.outlook import Outlook
+from oomcast_collectors.gpu.settings import GpuSettings
+from oomcast_collectors.gpu.surge import CopySurge
+from oomcast_collectors.gpu.track import Track
+
+_LASTING: tuple[Fault, ...] = ("lost", "reset_required", "not_permitted")
+_RETRY = 1.0
+_PATIENCE = 3.0
+"""Seconds of errors in a row after which a GPU counts as unreadable."""
+
+_COPY_FRESH = 2.0
+
+
+class Slice:
+    """A MIG GPU instance of now, and its memory."""
+
+    def __init__(self, instance: Instance, settings: GpuSettings) -> None:
+        self.instance = instance
+        self.track = Track(settings.window, settings.exhausted_ratio)
+        self.outlook = Outlook(self.track, "gpu_mig_memory", instance.uuid, settings.load_grace)
+
+
+class Card:
+    """hanging, handovers: see relay.py. rests_until: monotonic time before which nobody asks it anything."""
+
+    def __init__(self, uuid: str, settings: GpuSettings, clock: Clock) -> None:
+        self.uuid = uuid
+        self._settings = settings
+        self.clock = clock
+        self.device: Device | None = None
+        self.identity: Identity | None = None
+        self.kind = ""
+        self.hanging: dict[str, float] = {}
+        self.handovers = 0
+        self.rests_until = 0.0
+        self.track = Track(settings.window, settings.exhausted_ratio)
+        self.outlook = Outlook(self.track, "gpu_memory", uuid, settings.load_grace)
+        self.slices: tuple[Slice, ...] = ()
+        self.unsupported: set[str] = set()
+        self.next_utilization = 0.0
+        self.next_identity = 0.0
+        self.call_seconds = 0.0
+        self.exhaustions_told = 0
+        self.fields = Fields(uuid)
+        self.surge = CopySurge(uuid, clock)
+        self.errors: Counter[str] = Counter()
+        self.invalid: Counter[str] = Counter()
+        self._utilization: tuple[float, Utilization] | None = None
+        self._error: DriverError | None = None
+        self._failing_since: float | None = None
+
+    @property
+    def state(self) -> str:
+        """One of metrics.STATES."""
+        if self.hanging:
+            return "stuck"
+        error, since = self._error, self._failing_since
+        if error is None or since is None:
+            return "ok"
+        if error.fault in _LASTING:
+            return error.fault
+        return "unreadable" if self.clock.monotonic() - since >= _PATIENCE else "ok"
+
+    @property
+    def reason(self) -> str:
+        """What the driver says why the state is not ok."""
+        return str(self._error or "")
+
+    @property
+    def stuck_since(self) -> float | None:
+        """Monotonic time at which the oldest call began that has not come back."""
+        return min(list(self.hanging.values()), default=None)
+
+    @property
+    def all_errors(self) -> Mapping[str, int]:
+        """Calls that failed, by what was asked for."""
+        return _sums(self.errors, self.fields.errors)
+
+    @property
+    def all_invalid(self) -> Mapping[str, int]:
+        """Readings that cannot be true, by what was asked for."""
+        memory = {"memory": self.track.invalid, "mig_memory": sum(part.track.invalid for part in self.slices)}
+        return _sums(self.invalid, self.fields.invalid, memory)
+
+    def attach(self, device: Device) -> None:
+        """A session of the library has begun, in which the GPU has this handle. What was unsupported may be there."""
+        self.unsupported = set()
+        self.fields.renew()
+        self.rests_until = self.next_identity = self.next_utilization = 0.0
+        self.device = device
+
+    def failed(self, error: DriverError, what: str) -> None:
+        """The GPU as a whole gave no answer when asked `what`."""
+        now = self.clock.monotonic()
+        self.errors[what] += 1
+        if self._failing_since is None:
+            self._failing_since = now
+        self._error = error
+        if error.fault in _LASTING:
+            self.rests_until = now + _RETRY
+            self.forget()
+
+    def answered(self) -> None:
+        if self._error is not None:
+            self._error = self._failing_since = None
+
+    def forget(self) -> None:
+        """What was read is not true any more."""
+        self.track.lose()
+        self.fields.forget()
+        self.slices = ()
+        self._utilization = None
+
+    def use(self, utilization: Utilization) -> bool:
+        """Takes a reading of the utilisation; False when it cannot be true."""
+        if not (0 <= utilization.gpu <= 1 and 0 <= utilization.copy <= 1):
+            self.invalid["utilization"] += 1
+            return False
+        self._utilization = self.clock.monotonic(), utilization
+        return True
+
+    def utilization(self) -> Utilization | None:
+        """The last reading, unless it is old."""
+        last = self._utilization
+        return last[1] if last and self.clock.monotonic() - last[0] < _COPY_FRESH else None
+
+    def cut(self, instances: Sequence[Instance]) -> None:
+        """Takes the MIG layout of now: an instance that stays keeps its past, one made anew at its place does not."""
+        before = {(s.instance.instance, s.instance.uuid): s for s in self.slices}
+        slices = []
+        for instance in instances:
+            part = before.get((instance.instance, instance.uuid)) or Slice(instance, self._settings)
+            part.instance = instance
+            slices.append(part)
+        self.slices = tuple(slices)
+
+    def seen(self) -> Event:
+        """That it was found, for those who know GPUs by their PCI address."""
+        identity = self.identity
+        assert identity is not None
+        fields: dict[str, str | int | float] = {"gpu": self.uuid, "pci": identity.pci, "name": identity.name}
+        text = f"GPU {self.uuid}: {identity.name} at {identity.pci}"
+        return Event("gpu_seen", self.clock.time(), self.clock.monotonic(), text, fields)
+
+
+def _sums(*counts: Mapping[Any, int]) -> Mapping[str, int]:
+    names = sorted({name for count in counts for name in tuple(count)})
+    sums = {name: sum(count.get(name, 0) for count in counts) for name in names}
+    return {name: count for name, count in sums.items() if count}
