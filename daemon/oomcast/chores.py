@@ -9,8 +9,8 @@ from oomcast.metric import Metric, Sample
 FAILURES = Metric(
     "oomcast_chore_failures_total",
     "counter",
-    "Failures of the daemon's own work of each second: schedule (gives up overdue runs), kills (counts kills once), "
-    "health (the daemon's own metrics).",
+    "Failures of the daemon's own work of each second: schedule (gives up overdue runs), kills (counts kills and Xids "
+    "once), health (the daemon's own metrics).",
     ("chore",),
 )
 METRICS = (FAILURES,)

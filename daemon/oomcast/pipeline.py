@@ -1,7 +1,8 @@
-"""Where facts go: samples to the store, levels to the forecast, events to the timeline and the reconciler."""
+"""Where facts go: samples to the store, levels to the forecast, events to the timeline and the reconcilers."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from oomcast.clock import Clock
 from oomcast.contract import Event, Facts, Level
@@ -11,20 +12,41 @@ from oomcast.reconcile import Reconciler
 from oomcast.store import Store
 from oomcast.timeline import Timeline
 
-FORECAST, KILLS = "forecast", "kills"
+FORECAST, KILLS, XIDS = "forecast", "kills", "xids"
 """Sources in the store that are derived, not collected."""
 
 
+class Merger(Protocol):
+    """Counts once what several witnesses tell of; for any thread."""
+
+    def see(self, events: Iterable[Event]) -> None: ...
+
+    def settle(self) -> list[Event]:
+        """What was counted since the last call, for the timeline."""
+
+    def samples(self) -> list[Sample]: ...
+
+
 class Pipeline:
-    """The sink of all runners. Called from collectors' threads; every part below has its own lock."""
+    """The sink of all runners. Called from collectors' threads; every part below has its own lock.
+
+    others: what merges other events than kills, each by the source that its samples have in the store.
+    """
 
     def __init__(
-        self, store: Store, forecaster: Forecaster, timeline: Timeline, reconciler: Reconciler, clock: Clock
+        self,
+        store: Store,
+        forecaster: Forecaster,
+        timeline: Timeline,
+        reconciler: Reconciler,
+        clock: Clock,
+        others: Mapping[str, Merger] | None = None,
     ) -> None:
         self._store = store
         self._forecaster = forecaster
         self._timeline = timeline
         self._reconciler = reconciler
+        self._mergers: Mapping[str, Merger] = {KILLS: reconciler, **(others or {})}
         self._clock = clock
 
     def accept(self, source: str, facts: Facts, began: float = math.inf) -> None:
@@ -54,12 +76,14 @@ class Pipeline:
 
     def note(self, events: Sequence[Event]) -> None:
         self._timeline.add(events)
-        self._reconciler.see(events)
+        for merger in self._mergers.values():
+            merger.see(events)
 
     def settle(self) -> None:
-        """About once a second: books the kills that have waited for all their witnesses."""
-        self._timeline.add(self._reconciler.settle())
-        self._store.put(KILLS, self._reconciler.samples())
+        """About once a second: counts what has waited for all its witnesses."""
+        for source, merger in self._mergers.items():
+            self._timeline.add(merger.settle())
+            self._store.put(source, merger.samples())
 
     def _take(self, source: str, facts: Facts, *, whole: bool) -> None:
         if facts.levels:

@@ -86,6 +86,7 @@ def on_this_machine(directory: Path) -> Iterable[str]:
         threading.Thread(target=happen, args=(dev / "kmsg",), daemon=True).start()
         until(lambda: "oomcast_kernel_log_xids_total{" in fetch(f"{daemon.url}/metrics"))
         until(lambda: "oomcast_oom_kill_last_timestamp_seconds{" in fetch(f"{daemon.url}/metrics"), 30)
+        until(lambda: "oomcast_xid_last_timestamp_seconds{" in fetch(f"{daemon.url}/metrics"), 30)
         until(lambda: "oomcast_time_to_exhaustion_seconds{" in fetch(f"{daemon.url}/metrics"), 30)
         text = fetch(f"{daemon.url}/metrics")
     names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)

@@ -9,10 +9,11 @@ from oomcast.core import CORE_METRICS
 from oomcast.exposition import Exposition
 from oomcast.forecast import Forecaster
 from oomcast.metric import Histogram, Metric, MetricError, Sample
-from oomcast.pipeline import Pipeline
+from oomcast.pipeline import XIDS, Pipeline
 from oomcast.reconcile import Reconciler
 from oomcast.store import Store
 from oomcast.timeline import Timeline
+from oomcast.xids import XidReconciler
 
 GAUGE = Metric("oomcast_test_gauge", "gauge", "A test's.")
 COUNTER = Metric("oomcast_test_total", "counter", "A test's.")
@@ -31,7 +32,8 @@ class Made:
         self.store = Store([*CORE_METRICS, *OURS])
         self.timeline = Timeline()
         reconciler = Reconciler(self.clock, lambda path: path, logging.getLogger("test"))
-        self.pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, self.clock)
+        others = {XIDS: XidReconciler(self.clock, logging.getLogger("test"))}
+        self.pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, self.clock, others)
 
     def watch(self, run: Callable[[], None]) -> None:
         """Half a minute of runs: what a forecast needs is seconds."""
@@ -58,6 +60,24 @@ def test_samples_levels_and_events_each_find_their_place() -> None:
     made.pipeline.settle()
     # A kill counter that is there before the first kill.
     assert 'oomcast_oom_kills_total{limit_owner="/a",owner="/a"} 0.0' in made.lines()
+
+
+def test_an_xid_is_counted_and_told_once() -> None:
+    made = Made()
+    made.pipeline.push("test")(
+        Facts(
+            events=[
+                Event("gpu_seen", 1.0, 1.0, "GPU-a", {"gpu": "GPU-a", "pci": "0000:3b:00.0"}),
+                Event("xid", 2.0, 1.0, "Xid 48", {"pci": "0000:3b:00.0", "xid": 48}),
+                Event("xid", 2.0, 1.0, "Xid 48", {"gpu": "GPU-a", "xid": 48, "witness": "nvml"}),
+            ]
+        )
+    )
+    made.clock.advance(2)
+    for _ in range(2):
+        made.pipeline.settle()
+    assert 'oomcast_xid_errors_total{gpu="GPU-a",xid="48"} 1.0' in made.lines()
+    assert [event.kind for event in made.timeline.last(9)] == ["gpu_seen", "xid", "xid", "xid_counted"]
 
 
 def test_what_is_withdrawn_is_gone_with_its_forecast_and_its_count_of_what_was_left_out() -> None:
