@@ -118,7 +118,10 @@ def _run(arguments: argparse.Namespace) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    return asyncio.run(Daemon(core, settings, reload, Notifier(os.environ), clock).run())
+    code = asyncio.run(Daemon(core, settings, reload, Notifier(os.environ), clock).run())
+    if core.restart.due:
+        core.restart.execute()
+    return code
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -98,6 +98,9 @@ class Context:
     published (before its first run, after a failed one). Raises MetricError where a run's samples would be refused.
     A value pushed while a run goes on outlasts that run's, so a series never goes back, provided that reading and
     pushing it share one lock with the reading in collect().
+
+    restart: asks, with a reason for the log, that the whole process be executed anew, for what cannot be unloaded from
+    it; from any thread, returns at once. Refused within ten minutes of the last one, so the collector goes on.
     """
 
     roots: Roots
@@ -105,6 +108,7 @@ class Context:
     log: logging.Logger
     push: Callable[[Facts], None]
     serving: tuple[str, ...] = ()
+    restart: Callable[[str], None] = lambda reason: None
 
 
 class Collector(Protocol):

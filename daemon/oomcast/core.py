@@ -2,10 +2,11 @@
 
 import logging
 import math
+import os
 import time
 from collections.abc import Sequence
 
-from oomcast import chores, forecast, health, reconcile, timeline, xids
+from oomcast import chores, forecast, health, reconcile, timeline
 from oomcast.chores import Chores
 from oomcast.clock import Clock
 from oomcast.contract import CollectorSpec, Roots
@@ -14,23 +15,22 @@ from oomcast.forecast import Forecaster
 from oomcast.health import Health
 from oomcast.identity import identify, owner
 from oomcast.metric import Metric
-from oomcast.pipeline import XIDS, Pipeline
+from oomcast.pipeline import Pipeline
 from oomcast.podnames import PodNames
 from oomcast.reconcile import Reconciler
+from oomcast.restart import Restart
 from oomcast.runner import Runner
 from oomcast.scheduler import Scheduler
 from oomcast.settings import Settings
 from oomcast.station import Station
 from oomcast.store import Store
 from oomcast.timeline import Timeline
-from oomcast.xids import XidReconciler
 
 CORE_METRICS: tuple[Metric, ...] = (
     *health.METRICS,
     *chores.METRICS,
     *forecast.METRICS,
     *reconcile.METRICS,
-    *xids.METRICS,
     *timeline.METRICS,
 )
 
@@ -50,10 +50,10 @@ class Core:
         log = logging.getLogger("oomcast")
         pods = PodNames(roots.pods, clock, log)
         reconciler = Reconciler(clock, lambda path: _owner(pods, path), logging.getLogger("oomcast.kills"))
-        others = {XIDS: XidReconciler(clock, logging.getLogger("oomcast.xids"))}
-        self._pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, clock, others)
+        self._pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, clock)
         self.scheduler = Scheduler(clock, logging.getLogger("oomcast.scheduler"))
-        self.station = Station(specs, self._pipeline, self.scheduler, clock)
+        self.restart = Restart(os.environ, clock)
+        self.station = Station(specs, self._pipeline, self.scheduler, clock, self.restart.ask)
         work = {"schedule": self.scheduler.tick, "kills": self._pipeline.settle, "health": self._publish}
         self._chores = Chores(work, clock, log)
         self.health = Health(self.store, clock, self.scheduler, self._chores, lambda: self.station.runners)

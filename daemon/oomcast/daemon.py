@@ -47,8 +47,11 @@ class Daemon:
         self._reloading = False
 
     async def run(self) -> int:
-        """Serves until SIGTERM or SIGINT; returns the exit code. 0: told to stop. 1: could not start."""
-        with ending(self._stopping, _END), self._reload_signal():
+        """Serves until SIGTERM, SIGINT or a restart (core.restart.due); returns the exit code.
+
+        0: told to stop. 1: could not start.
+        """
+        with ending(self._stopping, _END, self._core.restart), self._reload_signal():
             return await self._serve()
 
     async def _serve(self) -> int:
@@ -83,7 +86,10 @@ class Daemon:
 
     async def _end(self, server: Server) -> None:
         _log.info("stopping")
-        self._notifier.stopping("stopping")
+        if self._core.restart.due:
+            self._notifier.reloading()  # until the new image is ready
+        else:
+            self._notifier.stopping("stopping")
         # Side by side: neither a slow client nor a slow collector takes from the other's time.
         collectors = asyncio.to_thread(self._core.stop, self._clock.monotonic() + _END - 1)
         for result in await asyncio.gather(server.stop(_GRACE), collectors, return_exceptions=True):
@@ -137,6 +143,9 @@ class Daemon:
             yield
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
+            if self._core.restart.due:
+                # The new image reads the settings anyway; before it can take the signal, that would end it.
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _told_to_reload(self) -> None:
         self._reloading = True

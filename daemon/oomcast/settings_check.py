@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from oomcast.restart import VARIABLE
 from oomcast.settings_file import Document, KeyPath, Place, Problem, SettingsError, parse_value, shown
 from oomcast.settings_keys import PREFIX, Leaf, known_keys, nearest
 
-RESERVED = frozenset({"OOMCAST_CONFIG", "OOMCAST_REQUIRE"})
-"""Variables with our prefix that are no settings: the settings file's path, and what the tests must not skip."""
+RESERVED = frozenset({"OOMCAST_CONFIG", "OOMCAST_REQUIRE", VARIABLE})
+"""Variables with our prefix that are no settings: the settings file's path, what the tests must not skip, and the
+time of the last restart."""
 
 # Kubernetes sets these in every pod of a namespace that has a Service called oomcast or oomcast-something.
 _SERVICE_LINK = re.compile(

@@ -1,5 +1,6 @@
 """The collectors of this daemon: made from their settings, started, replaced on a reload, stopped."""
 
+import functools
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -27,13 +28,24 @@ class Post:
 
 
 class Station:
-    """Holds a Post for every collector that is switched on. Two calls at once are the caller's to prevent."""
+    """Holds a Post for every collector that is switched on. Two calls at once are the caller's to prevent.
 
-    def __init__(self, specs: Sequence[CollectorSpec], pipeline: Pipeline, scheduler: Scheduler, clock: Clock) -> None:
+    restart: takes the name of a collector that asks for a restart, and the reason.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[CollectorSpec],
+        pipeline: Pipeline,
+        scheduler: Scheduler,
+        clock: Clock,
+        restart: Callable[[str, str], None],
+    ) -> None:
         self._specs = specs
         self._pipeline = pipeline
         self._scheduler = scheduler
         self._clock = clock
+        self._restart = restart
         self._posts: dict[str, Post] = {}
 
     @property
@@ -88,7 +100,8 @@ class Station:
 
     def _make(self, spec: CollectorSpec, own: CollectorSettings, serving: tuple[str, ...], roots: Roots) -> Post:
         log = logging.getLogger(f"oomcast.{spec.name}")
-        context = Context(roots, self._clock, log, self._pipeline.push(spec.name), serving)
+        restart = functools.partial(self._restart, spec.name)
+        context = Context(roots, self._clock, log, self._pipeline.push(spec.name), serving, restart)
         try:
             collector = spec.create(own, context)
             start = _method(collector, "start")
