@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from oomcast import chores, forecast, health, reconcile, timeline
+from oomcast import chores, forecast, health, reconcile, timeline, xids
 from oomcast.chores import Chores
 from oomcast.clock import Clock
 from oomcast.contract import CollectorSpec, Roots
@@ -15,7 +15,7 @@ from oomcast.forecast import Forecaster
 from oomcast.health import Health
 from oomcast.identity import identify, owner
 from oomcast.metric import Metric
-from oomcast.pipeline import Pipeline
+from oomcast.pipeline import XIDS, Pipeline
 from oomcast.podnames import PodNames
 from oomcast.reconcile import Reconciler
 from oomcast.restart import Restart
@@ -25,12 +25,14 @@ from oomcast.settings import Settings
 from oomcast.station import Station
 from oomcast.store import Store
 from oomcast.timeline import Timeline
+from oomcast.xids import XidReconciler
 
 CORE_METRICS: tuple[Metric, ...] = (
     *health.METRICS,
     *chores.METRICS,
     *forecast.METRICS,
     *reconcile.METRICS,
+    *xids.METRICS,
     *timeline.METRICS,
 )
 
@@ -50,7 +52,8 @@ class Core:
         log = logging.getLogger("oomcast")
         pods = PodNames(roots.pods, clock, log)
         reconciler = Reconciler(clock, lambda path: _owner(pods, path), logging.getLogger("oomcast.kills"))
-        self._pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, clock)
+        others = {XIDS: XidReconciler(clock, logging.getLogger("oomcast.xids"))}
+        self._pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, clock, others)
         self.scheduler = Scheduler(clock, logging.getLogger("oomcast.scheduler"))
         self.restart = Restart(os.environ, clock)
         self.station = Station(specs, self._pipeline, self.scheduler, clock, self.restart.ask)
