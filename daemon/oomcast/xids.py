@@ -15,7 +15,7 @@ it counts only if the log printed nothing that it can be.
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from oomcast.clock import Clock
 from oomcast.contract import Event
@@ -44,7 +44,9 @@ EXPECTED = (48, 63, 64, 74, 79, 94, 95, 119, 120, 140, 154, 168)
 """Codes whose counter starts at 0, so that increase() sees the first error."""
 
 PATIENCE = 10.0  # seconds for which a PCI address waits for its UUID
-NEAR = 2.0  # seconds at most between a report without a number or a GPU and the line of the log that has them
+NEAR: Mapping[str, float] = {**LATENESS, "nvml": 2.0}
+"""Seconds at most between a report without a number or a GPU and the line of the log that has them."""
+
 DOUBT = PATIENCE + 1.0  # seconds until such a report counts: by then the log's lines have their UUID, or get none
 GATHER = 2.0  # seconds until a counted error goes to the timeline, with what all witnesses know of it
 UNNUMBERED = 999
@@ -195,7 +197,7 @@ class XidReconciler:
 def _explains(printed: float, gpu: str, xid: str, doubtful: Report) -> bool:
     """Whether a line of the log, printed at that monotonic time, can be what the driver's library could not name."""
     return (
-        abs(printed - doubtful.event.monotonic) <= NEAR
+        abs(printed - doubtful.event.monotonic) <= NEAR[doubtful.witness]
         and doubtful.gpu in (gpu, "")
         and (doubtful.xid == UNNUMBERED or xid in (str(doubtful.xid), OTHER))
     )

@@ -166,6 +166,14 @@ def test_an_error_without_a_number_that_the_log_does_not_have(bench: Bench) -> N
     assert bench.counts() == {(GPU, "149"): 2, (OTHER_GPU, "149"): 1, (GPU, "999"): 1}
 
 
+def test_dcgm_may_tell_of_an_error_without_a_number_minutes_later(bench: Bench) -> None:
+    bench.line(149)
+    bench.clock.advance(300)
+    bench.dcgm(999)
+    bench.wait(11)
+    assert bench.counts() == {(GPU, "149"): 1}
+
+
 def test_an_error_without_a_number_awaits_the_uuid_of_the_line() -> None:
     bench = Bench(seen=False)
     bench.nvml(999)
