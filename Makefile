@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus run test lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc run test lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,10 +25,13 @@ setup-dev: ## the same, with what tests and checks need
 setup-prometheus:
 	@scripts/setup prometheus || echo "setup: going on without Prometheus" >&2
 
+setup-cc:
+	@scripts/setup cc || echo "setup: going on without a compiler" >&2
+
 run: setup ## run the daemon in the foreground; Ctrl-C ends it
 	@$(BIN)/oomcast run $(ARGS)
 
-test: setup-dev setup-prometheus ## run all tests
+test: setup-dev setup-prometheus setup-cc ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: setup-dev ## check style: ruff, and shellcheck where it is installed
