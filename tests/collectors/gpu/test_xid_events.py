@@ -63,7 +63,7 @@ class Steps:
 
 
 class Library:
-    """All of a driver that the watch calls. Each try for a set takes the next of `attempts`: steps, or why there is none."""
+    """All of a driver that the watch calls. attempts: what each try for a set gives, its steps or why there is none."""
 
     def __init__(self, *attempts: list[Step] | DriverError) -> None:
         self._attempts = list(attempts)
