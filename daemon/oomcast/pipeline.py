@@ -48,6 +48,7 @@ class Pipeline:
         self._reconciler = reconciler
         self._mergers: Mapping[str, Merger] = {KILLS: reconciler, **(others or {})}
         self._clock = clock
+        self._pushers: dict[str, object] = {}
 
     def accept(self, source: str, facts: Facts, began: float = math.inf) -> None:
         """The whole result of one run of `source`. began: its monotonic start; samples pushed since then stay.
@@ -59,9 +60,16 @@ class Pipeline:
         self._take(source, facts, whole=True)
 
     def push(self, source: str) -> Callable[[Facts], None]:
-        """What a collector calls between its runs. The callable raises MetricError as accept() does."""
+        """What a collector calls between its runs. The callable raises MetricError as accept() does.
+
+        It does nothing any more once there is another for the same source: a thread that a replaced collector left
+        behind has nothing to say about its successor.
+        """
+        pusher = self._pushers[source] = object()
 
         def take(facts: Facts) -> None:
+            if self._pushers[source] is not pusher:
+                return
             if facts.samples:
                 _check(facts.samples)
                 self._store.amend(source, facts.samples, self._clock.monotonic())

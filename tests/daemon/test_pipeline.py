@@ -178,3 +178,16 @@ def test_a_pushed_sample_that_would_spoil_the_scrape_is_refused_with_all_that_ca
         )
     assert made.lines() == ["oomcast_test_gauge 5.0"]
     assert made.timeline.last(5) == []
+
+
+def test_what_a_replaced_collector_pushes_late_is_dropped() -> None:
+    made = Made()
+    old, other = made.pipeline.push("test"), made.pipeline.push("other")
+    new = made.pipeline.push("test")
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)]))
+    old(Facts([Sample(GAUGE.series(), 9)], [level(200)], [Event("old", 1.0, 1.0, "b")]))
+    assert made.lines() == ["oomcast_test_gauge 5.0"]
+    new(Facts([Sample(GAUGE.series(), 6)]))
+    other(Facts([], [], [Event("other", 1.0, 1.0, "b")]))
+    assert made.lines() == ["oomcast_test_gauge 6.0"]
+    assert [event.kind for event in made.timeline.last(5)] == ["other"]
