@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from e2e.program import OUR_OWN_OFF, Program, command, oomcast, plugins, program
 END = 5.0
 SPECS = {"good": "GOOD", "restarts": "RESTARTS"}
 HANGING = {"hangs": "HANGS", "hangs_fifo": "HANGS_FIFO", "hangs_in_stop": "HANGS_IN_STOP"}
-REASON = 'msg="restarting the whole process: the library was replaced"'
+REASON = 'msg="restarting the whole process: the library was replaced" collector=restarts'
 ASKED = 'collector="restarts",outcome="success"'
 
 
@@ -105,6 +106,35 @@ def test_a_signal_to_end_while_it_stops_calls_it_off(hung: Program, tmp_path: Pa
     assert images(tmp_path) == 1
 
 
+def test_a_reload_meanwhile_does_not_end_it(tmp_path: Path) -> None:
+    with program(tmp_path, OUR_OWN_OFF, plugins(tmp_path, SPECS)) as daemon:
+        until(lambda: images(tmp_path) == 1)
+        (tmp_path / "restart").touch()
+        daemon.heard("RELOADING=1")
+        while images(tmp_path) == 1 and daemon.process.poll() is None:
+            daemon.process.send_signal(signal.SIGHUP)
+            time.sleep(0.01)
+        daemon.heard("READY=1")
+        until(lambda: daemon.value("oomcast_trouble_good_total") is not None)
+
+
+def test_an_interpreter_that_is_gone_is_told_with_exit_code_1(tmp_path: Path) -> None:
+    config = tmp_path / "oomcast.yaml"
+    config.write_text(OUR_OWN_OFF)
+    (tmp_path / "restart").touch()
+    script = "import sys; sys.executable = '/nonexistent'; from oomcast.cli import run; run(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "run", "--config", str(config)],
+        env={**os.environ, **plugins(tmp_path, SPECS), "OOMCAST_HTTP__LISTEN": "127.0.0.1:0"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "FileNotFoundError: [Errno 2] No such file or directory" in done.stderr
+
+
 def fill(pipe: int) -> None:
     os.set_blocking(pipe, False)
     with contextlib.suppress(BlockingIOError):
@@ -114,6 +144,13 @@ def fill(pipe: int) -> None:
         while True:
             os.write(pipe, b"x")
     os.set_blocking(pipe, True)
+
+
+def executed_anew(pid: int) -> bool:
+    try:
+        return b"OOMCAST_RESTARTED=" in Path(f"/proc/{pid}/environ").read_bytes()
+    except ProcessLookupError:
+        return False  # the very moment at which another thread than the first one executes
 
 
 def test_it_restarts_even_when_nobody_reads_its_log(tmp_path: Path) -> None:
@@ -137,8 +174,7 @@ def test_it_restarts_even_when_nobody_reads_its_log(tmp_path: Path) -> None:
             fill(write)
             (tmp_path / "restart").touch()
             began = time.monotonic()
-            environ = Path(f"/proc/{child.pid}/environ")
-            until(lambda: b"OOMCAST_RESTARTED=" in environ.read_bytes())
+            until(lambda: executed_anew(child.pid))
             assert time.monotonic() - began < END + 1  # the next run, which asks, comes within half a second
             os.read(read, 1 << 16)  # room for the lines of its start
             assert manager.recv(4096).startswith(b"READY=1")
