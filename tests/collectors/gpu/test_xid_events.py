@@ -232,6 +232,7 @@ def test_stop_returns_in_time_while_the_driver_hangs_and_what_it_tells_then_is_d
 
     with watching(Library([hang])) as watched:
         assert entered.wait(SOON)
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "gpu-xids"] == [True]
         began = time.monotonic()
         watched.watch.stop(watched.clock.monotonic() + 0.05)
         assert time.monotonic() - began < SOON / 2
