@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 import time
+import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -236,8 +237,11 @@ def test_an_earlier_request_is_not_piled_upon(serve: Serve) -> None:
     assert len(server.requests) == 1
 
 
-def test_it_recovers(serve: Serve) -> None:
-    server = serve(silent)
+@pytest.mark.parametrize(
+    "answer", [silent, repeats(b"HTTP/1.1 200 OK\r\ncontent-length: 99999\r\n\r\n", b"x", pause=0.05)]
+)
+def test_it_recovers(serve: Serve, answer: Answer) -> None:
+    server = serve(answer)
     exporter = Dcgm(server.url, LOG, timeout=0.3)
     with pytest.raises(DcgmError):
         exporter.poll()
@@ -258,9 +262,15 @@ def test_an_endless_body_is_cut_at_16_mib(serve: Serve) -> None:
 
 def test_a_gzip_bomb_is_cut_before_it_is_unpacked(serve: Serve) -> None:
     packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    bomb = b"".join(packer.compress(bytes(1 << 24)) for _ in range(3)) + packer.flush()
-    assert len(bomb) < 60_000
-    assert failure(serve(sends(bomb, "content-encoding: gzip")).url, timeout=20).endswith(": larger than 16 MiB")
+    bomb = b"".join(packer.compress(bytes(1 << 24)) for _ in range(8)) + packer.flush()
+    assert len(bomb) < 150_000
+    server = serve(sends(bomb, "content-encoding: gzip"))
+    tracemalloc.start()
+    try:
+        assert failure(server.url, timeout=20).endswith(": larger than 16 MiB")
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_data_behind_packed_data_is_no_way_around_the_limit(serve: Serve) -> None:

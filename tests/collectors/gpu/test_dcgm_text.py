@@ -1,6 +1,7 @@
 """Pages of a dcgm-exporter, of many releases and broken ones. tests/fixtures/dcgm/README.md says what they are."""
 
 import time
+import tracemalloc
 from pathlib import Path
 from typing import get_args
 
@@ -142,6 +143,12 @@ def test_mig_instances_are_not_their_gpu() -> None:
         DcgmInstance(9, "1g.18gb", DcgmMemory(5000 * MIB, 11000 * MIB, 384 * MIB, 16384 * MIB, 5000 / 16000)),
     )
     assert (other.uuid, other.memory.used, other.instances) == (SECOND, MIB, ())
+
+
+def test_impossible_readings_of_an_instance_are_told_of_its_gpu() -> None:
+    gpu = one(line("FB_USED", -1, ',GPU_I_ID="2",GPU_I_PROFILE="4g.71gb"'))
+    assert gpu.invalid == {"used"}
+    assert gpu.instances == (DcgmInstance(2, "4g.71gb", NOTHING),)
 
 
 def test_a_gpu_that_pods_share_is_one() -> None:
@@ -295,6 +302,16 @@ def test_a_last_line_without_its_newline_may_be_cut() -> None:
 def test_more_gpus_than_a_node_has_are_not_kept() -> None:
     page = parse(b"".join(b'DCGM_FI_DEV_FB_USED{gpu="%d",UUID="GPU-%d"} 5\n' % (n, n) for n in range(5000)))
     assert (len(page.gpus), page.malformed) == (64, 5000 - 64)
+
+
+def test_many_pods_take_no_memory() -> None:
+    body = "".join(line("FB_USED", 5, f',pod="{n}"') + "\n" for n in range(30000)).encode()
+    tracemalloc.start()
+    try:
+        assert parse(body).gpus[0].memory.used == 5 * MIB
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @hypothesis.given(st.binary(max_size=300))
