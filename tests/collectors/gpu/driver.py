@@ -11,14 +11,14 @@ The keys are those of tests/fake_nvml/README.md.
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "fake_nvml"
 LIBRARY = "libnvidia-ml.so.1"
 
 Item = str | int | float | tuple[str | int | float, ...]
-Value = Item | list[str] | list[int] | list[tuple[str | int | float, ...]] | list[Item] | None
+Value = Item | Sequence[Item] | None
 
 
 class Section:
