@@ -47,13 +47,12 @@ class Counted:
 
 @dataclass(slots=True, eq=False)
 class Pair:
-    """The count of one GPU and code. created: UTC seconds. risen: monotonic time of the last error that was news;
-    logged: of the newest line in the kernel's log. last_time: UTC seconds of the last error, None before the first.
-    open: the newest of the counted errors, which still gather their witnesses."""
+    """The count of one GPU and code. risen: monotonic time of the last error that was news; logged: of the newest line
+    in the kernel's log. last_time: UTC seconds of the last error, None before the first. open: the newest of the
+    counted errors, which still gather their witnesses."""
 
     series: Series
     last: Series
-    created: float
     total: int = 0
     told: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LATENESS, 0))
     risen: float = float("-inf")

@@ -104,7 +104,8 @@ class XidReconciler:
         with self._lock:
             pairs = self._pairs.values()
             return [
-                *(Sample(pair.series, pair.total, pair.created) for pair in pairs),
+                # Without the created time: a dozen zeros for each GPU are series enough.
+                *(Sample(pair.series, pair.total) for pair in pairs),
                 *(Sample(pair.last, pair.last_time) for pair in pairs if pair.last_time is not None),
             ]
 
@@ -171,7 +172,7 @@ class XidReconciler:
         if key not in self._pairs and len(self._pairs) >= MAX_PAIRS + MAX_GPUS:
             key = OTHER, OTHER
         if key not in self._pairs:
-            self._pairs[key] = Pair(ERRORS.series_of(key), LAST.series_of(key), self._clock.time())
+            self._pairs[key] = Pair(ERRORS.series_of(key), LAST.series_of(key))
         return self._pairs[key]
 
     def _close_oldest(self) -> None:

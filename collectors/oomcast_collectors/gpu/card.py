@@ -59,6 +59,7 @@ class Card:
         self.errors: Counter[str] = Counter()
         self.invalid: Counter[str] = Counter()
         self._utilization: tuple[float, Utilization] | None = None
+        self._utilization_lasts = max(_COPY_FRESH, 2 * settings.dcgm_period)
         self._error: DriverError | None = None
         self._failing_since: float | None = None
 
@@ -124,18 +125,18 @@ class Card:
         self.slices = ()
         self._utilization = None
 
-    def use(self, utilization: Utilization) -> bool:
-        """Takes a reading of the utilisation; False when it cannot be true."""
-        if not (0 <= utilization.gpu <= 1 and 0 <= utilization.copy <= 1):
+    def use(self, utilization: Utilization) -> None:
+        """Takes a reading of the utilisation; what cannot be true is dropped and counted."""
+        sound = [value if value is None or 0 <= value <= 1 else None for value in utilization]
+        if sound != list(utilization):
             self.invalid["utilization"] += 1
-            return False
-        self._utilization = self.clock.monotonic(), utilization
-        return True
+        self._utilization = self.clock.monotonic(), Utilization(*sound)
 
-    def utilization(self) -> Utilization | None:
+    def utilization(self) -> Utilization:
         """The last reading, unless it is old."""
         last = self._utilization
-        return last[1] if last and self.clock.monotonic() - last[0] < _COPY_FRESH else None
+        fresh = last is not None and self.clock.monotonic() - last[0] < self._utilization_lasts
+        return last[1] if last and fresh else Utilization(None, None)
 
     def cut(self, instances: Sequence[Instance]) -> None:
         """Takes the MIG layout of now: an instance that stays keeps its past, one made anew at its place does not."""

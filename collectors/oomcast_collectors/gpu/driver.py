@@ -42,11 +42,11 @@ class Memory(NamedTuple):
 class Utilization(NamedTuple):
     """As the driver gives them, averaged over its last 1/6 to 1 s: 0 to 1, and beyond where it gives garbage.
 
-    gpu: share of time in which a kernel ran. copy: share in which device memory was read or written.
+    gpu: share of time in which a kernel ran. copy: share in which device memory was read or written. None: not told.
     """
 
-    gpu: float
-    copy: float
+    gpu: float | None
+    copy: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ Field = Literal[
     "remapped_rows_uncorrectable",
     "remap_pending",  # 0 or 1
     "remap_failed",
-    "recovery_action",  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 0 none .. 4
+    "recovery_action",  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 0 none, 1 gpu_reset ..
     "pcie_tx_bytes",  # counters; not nvmlDeviceGetPcieThroughput, which sleeps 20 ms
     "pcie_rx_bytes",
     "nvlink_tx_bytes",  # all links together

@@ -1,10 +1,11 @@
 """What the driver says of a GPU besides memory and utilisation: power, heat, clocks, errors, traffic; a row a field."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from oomcast.metric import Kind, Metric, Sample
-from oomcast_collectors.gpu.driver import Device, DriverError, Field
+from oomcast_collectors.gpu.driver import DriverError, Field
 
 RECOVERY_ACTIONS = (
     "none",
@@ -110,6 +111,12 @@ ROWS: Mapping[Field, Row] = {
 METRICS = tuple(dict.fromkeys(row.metric for row in ROWS.values()))
 
 
+class Answers(Protocol):
+    """The part of a driver.Device that is asked here."""
+
+    def fields(self, wanted: Sequence[Field]) -> Mapping[Field, float | DriverError]: ...
+
+
 @dataclass(slots=True)
 class _Total:
     """A counter that never goes back, from one of the driver that may. narrow: that one may be 32 bits wide."""
@@ -157,7 +164,7 @@ class Fields:
         run, samples = self._latest
         return list(samples) if run is self._run else []
 
-    def read(self, device: Device) -> None:
+    def read(self, device: Answers) -> None:
         """Asks for all fields at once. Raises DriverError, and forgets, when the GPU as a whole does not answer."""
         wanted = [field for field in ROWS if field not in self._unsupported]
         if not wanted:

@@ -38,7 +38,6 @@ class NvmlSource:
         self._relays = [Relay(job, context.clock, context.log) for job in (self._memory, self._slow)]
         self._watchdog = Watchdog(self._relays)
         self._tellers: dict[str, Teller] = {}
-        self._created = context.clock.time()
         self._waited = False
 
     def start(self) -> None:
@@ -66,10 +65,7 @@ class NvmlSource:
         for uuid in self._tellers.keys() - cards.keys():
             del self._tellers[uuid]
             self._slow.forget(uuid)
-        samples = [
-            Sample(metrics.GPUS.series(), session.counted),
-            Sample(metrics.INITS.series(), session.inits, self._created),
-        ]
+        samples = [Sample(metrics.GPUS.series(), session.counted), Sample(metrics.INITS.series(), session.inits)]
         expected = self._expected()
         if expected is not None:
             samples.append(Sample(metrics.EXPECTED.series(), expected))

@@ -1,6 +1,6 @@
 """Who holds the memory of each GPU: series of the largest and the fastest growing, events when it grew or came free."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from oomcast.contract import Context, Event
@@ -128,9 +128,9 @@ class Processes:
         self._gpus.pop(gpu, None)
         self._published = {uuid: published for uuid, published in self._published.items() if uuid != gpu}
 
-    def samples(self) -> list[Sample]:
-        """Those of all GPUs, as of their last update."""
-        return [sample for published in self._published.values() for sample in published.samples]
+    def samples(self, silent: Container[str] = ()) -> list[Sample]:
+        """Those of all GPUs, as of their last update; not of those in `silent`, for which it is too long ago."""
+        return [s for gpu, published in self._published.items() if gpu not in silent for s in published.samples]
 
     def loading_since(self, gpu: str) -> float | None:
         """When the newest process came that holds at least 5 % of the GPU's usable memory, monotonic seconds; of one

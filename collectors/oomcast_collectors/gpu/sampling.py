@@ -99,10 +99,11 @@ class MemoryJob:
             else:
                 card.errors["utilization"] += 1
             return
-        if card.use(utilization):
-            surge = card.surge.add(self._now(), utilization.copy)
-            if surge:
-                self._push(Facts(events=[surge]))
+        card.use(utilization)
+        copy = card.utilization().copy
+        surge = None if copy is None else card.surge.add(self._now(), copy)
+        if surge:
+            self._push(Facts(events=[surge]))
 
     def _failed(self, card: Card, error: DriverError) -> None:
         if error.fault == "unsupported":

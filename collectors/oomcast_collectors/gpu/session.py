@@ -44,7 +44,8 @@ class Session:
         self._clock = context.clock
         self._changes = OnChange(context.log)
         self._relays: Sequence[Relay] = ()
-        self._xids: XidWatch | None = None
+        self._xids: list[XidWatch] = []
+        """The last one is at work; those before it were told to stop, and may hang in the driver."""
         self.cards: dict[str, Card] = {}
         self.inits = 0
         self.version = ""
@@ -81,8 +82,7 @@ class Session:
         self._ended.set()
         for relay in self._relays:
             relay.end()
-        if self._xids is not None:
-            self._xids.stop(deadline)
+        self._stop_xids(deadline)
         if self._open and self._drained(deadline):
             self._open = False
             self._close()
@@ -164,10 +164,15 @@ class Session:
         card.device = None
 
     def _watch_xids(self, devices: Sequence[Device]) -> None:
-        if self._xids is not None:
-            self._xids.stop(self._clock.monotonic() + _DRAIN)
-        self._xids = XidWatch(self._driver, devices, self._clock, self._context.push, self._context.log)
-        self._xids.start()
+        self._stop_xids(self._clock.monotonic() + _DRAIN)
+        watch = XidWatch(self._driver, devices, self._clock, self._context.push, self._context.log)
+        self._xids.append(watch)
+        watch.start()
+
+    def _stop_xids(self, deadline: float) -> None:
+        for watch in self._xids:
+            watch.stop(deadline)
+        self._xids = [watch for watch in self._xids if not watch.drained]
 
     def _lost_are_due(self, now: float) -> bool:
         if all(card.state not in ("lost", "reset_required") for card in self.cards.values()):
@@ -216,12 +221,11 @@ class Session:
         for relay in self._relays:
             relay.go_round(())
         deadline = self._clock.monotonic() + _DRAIN
-        if self._xids is not None:
-            self._xids.stop(deadline)
+        self._stop_xids(deadline)
         return self._drained(deadline)
 
     def _drained(self, deadline: float) -> bool:
-        users: list[Relay | XidWatch] = [*self._relays, *([self._xids] if self._xids else [])]
+        users: list[Relay | XidWatch] = [*self._relays, *self._xids]
         while not all(user.drained for user in users):
             if self._clock.monotonic() >= deadline:
                 return False

@@ -20,7 +20,6 @@ class Teller:
         self._card = card
         self._clock = clock
         self._source = source
-        self._created = clock.time()
         self._series: dict[tuple[Metric, str], Series] = {}
 
     def samples(self, driver: str) -> Iterator[Sample]:
@@ -29,15 +28,16 @@ class Teller:
         state = card.state
         yield self._of(metrics.UP, int(state == "ok"))
         yield self._of(metrics.STATE, state)
-        if card.stuck_since is not None:
-            yield self._of(metrics.STUCK_SINCE, self._clock.time() - (now - card.stuck_since))
+        stuck_since = card.stuck_since
+        if stuck_since is not None:
+            since = self._clock.time() - (now - stuck_since)
+            yield self._of(metrics.STUCK_SINCE, round(since, 1))  # two clocks, read one after the other
         if card.identity is not None:
             yield Sample(self._info(card.identity, driver), 1)
         yield from self._memory(now)
-        utilization = card.utilization()
-        if utilization is not None:
-            yield self._of(metrics.UTILIZATION, utilization.gpu)
-            yield self._of(metrics.COPY, utilization.copy)
+        for row, ratio in zip((metrics.UTILIZATION, metrics.COPY), card.utilization(), strict=True):
+            if ratio is not None:
+                yield self._of(row, ratio)
         if state != "stuck":  # else nobody could tell that they are old
             yield from card.fields.samples()
         yield from self._errors()
@@ -62,10 +62,10 @@ class Teller:
                 yield self._of(metrics.PLATEAU, window.plateau)
                 yield self._of(metrics.PLATEAU_HEADROOM, window.usable - window.plateau)
         if track.ever_read:
-            yield self._count(metrics.EXHAUSTED_SECONDS, window.exhausted_seconds)
-            yield self._count(metrics.EXHAUSTIONS, window.exhaustions)
+            yield self._of(metrics.EXHAUSTED_SECONDS, window.exhausted_seconds)
+            yield self._of(metrics.EXHAUSTIONS, window.exhaustions)
             if self._source == "nvml":
-                yield self._count(metrics.CALL_SECONDS, self._card.call_seconds)
+                yield self._of(metrics.CALL_SECONDS, self._card.call_seconds)
 
     def _sampling(self, track: Track, now: float) -> Iterator[Sample]:
         view = track.view(now)
@@ -83,11 +83,11 @@ class Teller:
     def _errors(self) -> Iterator[Sample]:
         card = self._card
         if self._source == "nvml":
-            yield self._count(metrics.HANDOVERS, card.handovers)
+            yield self._of(metrics.HANDOVERS, card.handovers)
             yield self._of(metrics.UNSUPPORTED, len(card.unsupported) + card.fields.unsupported)
         for metric, counts in ((metrics.READ_ERRORS, card.all_errors), (metrics.INVALID, card.all_invalid)):
             for field, count in counts.items():
-                yield Sample(self._named(metric, field), count, self._created)
+                yield self._of(metric, count, field)
 
     def _instance(self, part: Slice, now: float) -> Iterator[Sample]:
         memory = part.track.fresh(now)
@@ -118,9 +118,6 @@ class Teller:
 
     def _of(self, metric: Metric, value: float | str, second: str = "") -> Sample:
         return Sample(self._named(metric, second), value)
-
-    def _count(self, metric: Metric, value: float) -> Sample:
-        return Sample(self._named(metric, ""), value, self._created)
 
     def _named(self, metric: Metric, second: str) -> Series:
         series = self._series.get((metric, second))
