@@ -1,8 +1,6 @@
 """The scripted driver itself: what the tests of others lean on, seen through nvidia-ml-py in a process of its own."""
 
-import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,65 +10,13 @@ from typing import Any
 import pytest
 
 from collectors.gpu.driver import FakeDriver, uuid
+from collectors.gpu.program import Program
 from requires import needs
 
 pytestmark = needs("cc")
 GIB = 1 << 30
 RELEASE = 0.2
 """Seconds within which a waiting call comes back; 10 ms, and time for a busy machine."""
-
-CHILD = """
-import json, sys, pynvml
-from pynvml import *
-names = {}
-for line in sys.stdin:
-    try:
-        result = eval(line, globals(), names)
-        print(json.dumps(result, default=lambda value: str(value)), flush=True)
-    except NVMLError as error:
-        print(json.dumps({"code": error.value}), flush=True)
-"""
-
-
-class Program:
-    """A process that uses the driver. begin() sends an expression, end() is its value; a failure is {"code": n}."""
-
-    def __init__(self, driver: FakeDriver, **environment: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CHILD],
-            env={**driver.environment, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def begin(self, expression: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(f"{expression}\n")
-        self.process.stdin.flush()
-
-    def end(self) -> Any:
-        assert self.process.stdout
-        return json.loads(self.process.stdout.readline())
-
-    def __call__(self, expression: str) -> Any:
-        self.begin(expression)
-        return self.end()
-
-    def keep(self, name: str, expression: str) -> Any:
-        return self(f"str(names.__setitem__({name!r}, {expression}))")
-
-    def finish(self) -> None:
-        """Lets it come to its end by itself."""
-        assert self.process.stdin
-        self.process.stdin.close()
-        self.process.wait(10)
-
-    def close(self) -> None:
-        self.process.kill()
-        with self.process:
-            pass
-
 
 Launch = Callable[..., Program]
 
