@@ -101,9 +101,7 @@ def remainder(whole: int, parts: int, used: int) -> int | None:
     """whole - parts, in bytes. The two are read one after the other, so what is negative by at most 1 % of `used` is 0;
     below that it is None, not known."""
     rest = whole - parts
-    if rest >= 0:
-        return rest
-    return 0 if -rest <= _TOLERANCE * used else None
+    return max(rest, 0) if rest >= -_TOLERANCE * used else None
 
 
 def _rises(before: Mapping[K, int | None], now: Mapping[K, int | None]) -> dict[K, int]:

@@ -32,7 +32,7 @@ class Holder:
 
     def see(self, process: Process, used: int | None) -> None:
         """Another look at the same process, whose name may have changed or become known."""
-        if process.start is not None and process != self.process:
+        if process != self.process:
             self.process = process
             self._series = ()
         self.used = used
@@ -85,9 +85,9 @@ def sums_by_pid(processes: Iterable[ProcessMemory]) -> dict[int, int | None]:
     return {pid: total(values) for pid, values in parts.items()}
 
 
-def _same(one: Process, other: Process) -> bool:
-    # /proc may have become readable meanwhile, or unreadable, which makes no new process.
-    return one.start == other.start or one.start is None or other.start is None
+def _same(before: Process, now: Process) -> bool:
+    # What was not found in /proc may be there now. The reverse cannot be: it is remembered.
+    return before.start in (None, now.start)
 
 
 def _top(count: int, values: Mapping[Holder, int], incumbents: Set[Holder]) -> Set[Holder]:

@@ -82,10 +82,19 @@ def test_a_pid_that_is_not_there_is_asked_for_again_after_ten_seconds(tmp_path: 
     assert own.process(7) == Process(7)
     write_process(tmp_path, 7, "vllm", start=5)
     clock.advance(9.9)
+    own.keep({7})
     assert own.process(7).start is None
     assert len(reads) == 1
     clock.advance(0.1)
     assert own.process(7) == Process(7, 5, "vllm", "/system.slice/x.service", "/system.slice/x.service")
+
+
+def test_a_pid_that_left_the_list_is_asked_for_at_once(tmp_path: Path) -> None:
+    own = make(Roots(proc=tmp_path))
+    assert own.process(7).start is None
+    write_process(tmp_path, 7, "vllm", start=5)
+    own.keep(set())
+    assert own.process(7).start == 5
 
 
 def test_a_reused_pid_is_another_process(tmp_path: Path) -> None:

@@ -122,6 +122,15 @@ def test_the_fastest_growing_is_shown_beside_the_largest(proc: Path) -> None:
     assert bench.shown() == {"1", "3"}
 
 
+def test_series_are_made_once(proc: Path) -> None:
+    bench = Bench(proc)
+    found = []
+    for _ in range(2):
+        bench.look({1: 5, 2: 6}, accounting={1: 7})
+        found.append([sample.series for sample in bench.processes.samples()])
+    assert found[0] == found[1]
+
+
 def test_a_process_that_ended_leaves_at_once(proc: Path) -> None:
     bench = Bench(proc)
     bench.look({1: 5, 2: 6})
@@ -168,6 +177,7 @@ def test_each_gpu_by_itself_and_forgotten(proc: Path) -> None:
     bench.look({1: 7 * GIB}, gpu="GPU-2")
     assert bench.values("process_memory_bytes") == {"1": 5 * GIB}
     assert bench.values("process_memory_bytes", "GPU-2") == {"1": 7 * GIB}
+    assert {dict(s.series.labels)["gpu"] for s in bench.processes.samples({GPU})} == {"GPU-2"}
     bench.processes.forget(GPU)
     bench.processes.forget("never known")
     assert (bench.values("processes"), bench.values("processes", "GPU-2")) == ({}, {"": 1})
