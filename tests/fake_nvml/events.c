@@ -46,7 +46,7 @@ static int take(Set *set, int slot, Event *event) {
         const Xid *xid = &gpu->xids[i];
         if (xid->sequence <= set->seen[slot]) continue;
         set->seen[slot] = xid->sequence;
-        *event = (Event){ gpu->xid_anonymous ? NULL : handle_of(slot, -1), XID_EVENT, xid->code, xid->gi, xid->ci };
+        *event = (Event){ gpu->xid_anonymous ? NULL : handle_of(slot, -1), gpu->event_type, xid->code, xid->gi, xid->ci };
         return 1;
     }
     return 0;

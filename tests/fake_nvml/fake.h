@@ -62,10 +62,11 @@ typedef struct {
     ProcessUse uses[MAX_PROCESSES];
     int use_count, accounting;
     char proc_layout[16];
+    unsigned proc_count, proc_count_ret;
     unsigned mig;
     Mig migs[MAX_MIGS];
     int mig_count;
-    Wide events;
+    Wide events, event_type;
     Xid xids[MAX_XIDS];
     int xid_count, xid_anonymous;
     Behaviour behaviour;

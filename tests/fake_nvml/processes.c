@@ -25,10 +25,19 @@ static Return list(const Processes *from, const Mig *mig, unsigned *count, void 
     return found > room ? INSUFFICIENT_SIZE : OK;
 }
 
-static size_t layout(const Gpu *gpu) { return strcmp(gpu->proc_layout, "r535") ? sizeof(Entry) : sizeof(LongEntry); }
+/* One of the three lists, as the GPU is told to spoil them. */
+static Return spoilt_list(const Gpu *gpu, const Processes *from, const Mig *mig, unsigned *count, void *out, size_t size) {
+    if (out && strstr(gpu->proc_layout, "cleared")) memset(out, 0, *count * size);
+    Return code = list(from, mig, count, out, size);
+    if (!gpu->proc_count) return code;
+    *count = gpu->proc_count;
+    return (Return)gpu->proc_count_ret;
+}
+
+static size_t layout(const Gpu *gpu) { return strncmp(gpu->proc_layout, "r535", 4) ? sizeof(Entry) : sizeof(LongEntry); }
 
 #define LIST(function, member, size) \
-    API Return function(void *handle, unsigned *count, void *out) { ENTER(handle); return leave(list(&gpu->member, call.mig, count, out, size)); }
+    API Return function(void *handle, unsigned *count, void *out) { ENTER(handle); return leave(spoilt_list(gpu, &gpu->member, call.mig, count, out, size)); }
 
 LIST(nvmlDeviceGetComputeRunningProcesses_v3, compute, layout(gpu))
 LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, graphics, layout(gpu))

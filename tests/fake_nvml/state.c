@@ -33,7 +33,7 @@ static const Key GPU_KEYS[] = {
     SAME_KEY(U32, pcie_tx_kb_s), SAME_KEY(U32, pcie_rx_kb_s), SAME_KEY(U32, pcie_delay_us),
     SAME_KEY(U64, pcie_tx_bytes), SAME_KEY(U64, pcie_rx_bytes),
     SAME_KEY(U32, nvlinks), SAME_KEY(U32, nvlink_aggregate_ret), SAME_KEY(U64, nvlink_tx_kib), SAME_KEY(U64, nvlink_rx_kib),
-    SAME_KEY(U32, field_overrun), SAME_KEY(U32, accounting), SAME_KEY(U32, mig), SAME_KEY(U64, events),
+    SAME_KEY(U32, field_overrun), SAME_KEY(U32, accounting), SAME_KEY(U32, mig), SAME_KEY(U64, events), SAME_KEY(U64, event_type),
     SAME_KEY(U32, xid_anonymous), GPU_KEY(U32, "fail", behaviour.fail), GPU_KEY(U32, "hang", behaviour.hang),
     GPU_KEY(U32, "delay_us", behaviour.delay_us), { 0 },
 };
@@ -95,6 +95,7 @@ static void add_to_gpu(Gpu *gpu, const char *key, const char *value) {
     else if (!strcmp(key, "acct")) add_process(&gpu->accounted, value), gpu->accounting = 1;
     else if (!strcmp(key, "field")) add_field_rule(gpu, "%u,%u,%31s", value);
     else if (!strcmp(key, "field_fail")) add_field_rule(gpu, "%u,%d", value);
+    else if (!strcmp(key, "proc_count")) sscanf(value, "%u,%u", &gpu->proc_count, &gpu->proc_count_ret);
     else if (!strcmp(key, "ramp")) sscanf(value, "%lf,%lf,%lf", &gpu->ramp_rate, &gpu->ramp_begin, &gpu->ramp_most);
     else if (!strcmp(key, "spike"))
         sscanf(value, "%lf,%lf,%lf", &gpu->spike_bytes, &gpu->spike_period_ms, &gpu->spike_width_ms);
@@ -131,6 +132,7 @@ static Gpu *begin_gpu(int slot) {
     gpu->temp = 40, gpu->memtemp = 45, gpu->power_mw = gpu->power_instant_mw = 120000;
     gpu->limit_mw = gpu->enforced_limit_mw = 700000;
     gpu->sm = gpu->gr = 1980, gpu->mem = 3201, gpu->vid = 1545, gpu->nvlinks = 18;
+    gpu->event_type = 0x8; /* an Xid */
     gpu->events = 0xB; /* single and double bit ECC errors, Xids */
     return gpu;
 }

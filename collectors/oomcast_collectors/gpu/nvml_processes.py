@@ -13,7 +13,7 @@ _LONG_ENTRY = struct.Struct("I4xQII8x")  # the same in the first R535 drivers, w
 _UNTOUCHED = b"\xa5"
 _NO_INSTANCE = 2**32 - 1
 _NO_BYTES = 2**64 - 1
-_FIRST_ROOM = 64
+_FIRST_ROOM = 65  # odd, as _entries needs it
 _MOST = 65_536
 _TRIES = 5
 
@@ -63,7 +63,7 @@ def _list(session: Session, handle: Any, function: str) -> list[_Entry]:
         except DriverError as error:
             if error.code != INSUFFICIENT_SIZE or count.value > _MOST:
                 raise
-            room = count.value * 2 + 5  # they come faster than they can be listed
+            room = count.value * 2 + 5  # odd; they come faster than they can be listed
         else:
             if count.value > room:
                 raise session.error(function, UNKNOWN)
@@ -72,11 +72,13 @@ def _list(session: Session, handle: Any, function: str) -> list[_Entry]:
 
 
 def _entries(raw: bytes, count: int) -> list[_Entry]:
-    """The first `count` entries. How long they are shows in what the library wrote: no version tells it reliably,
-    and the wrong length gives wrong pids."""
-    if not count:
-        return []
+    """The first `count` entries. How long they are shows in how far the library wrote: no version tells it reliably,
+    and the wrong length gives wrong pids. The room that is left it may have cleared, or not touched.
+    """
+    written = len(raw.rstrip(_UNTOUCHED))
     end = count * _LONG_ENTRY.size
-    wrote_long = raw[end - 8 : end] != _UNTOUCHED * 8 and raw[end:] == _UNTOUCHED * (len(raw) - end)
+    room = len(raw) // _LONG_ENTRY.size
+    # An odd number of short entries ends nowhere in the last eight bytes of a long one.
+    wrote_long = end - 8 < written <= end or written > room * _ENTRY.size
     layout = _LONG_ENTRY if wrote_long else _ENTRY
     return [layout.unpack_from(raw, i * layout.size)[:3] for i in range(count)]

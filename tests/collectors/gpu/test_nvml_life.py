@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from collectors.gpu.driver import LIBRARY, FakeDriver
@@ -29,6 +30,9 @@ def test_handles_are_void_after_closing(nvml: Nvml) -> None:
     with pytest.raises(DriverError) as caught:
         device.memory()
     assert caught.value.fault == "session", "a handle of an earlier session never reaches the library"
+    nvml.close()
+    with pytest.raises(pynvml.NVMLError_Uninitialized):
+        pynvml.nvmlDeviceGetCount()
 
 
 @pytest.mark.parametrize(

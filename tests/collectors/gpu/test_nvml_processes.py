@@ -1,5 +1,7 @@
 """Processes, accounting, MIG instances and Xids."""
 
+import time
+
 import pytest
 
 from collectors.gpu.driver import FakeDriver, uuid
@@ -43,8 +45,8 @@ def test_lists_are_merged(device: NvmlDevice, driver: FakeDriver, layout: str) -
     )
 
 
-@pytest.mark.parametrize("layout", ["", "r535"])
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 63, 64])
+@pytest.mark.parametrize("layout", ["", "r535", "cleared", "r535cleared"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 47, 48, 49, 64])
 def test_pids_are_right_in_either_layout(device: NvmlDevice, driver: FakeDriver, layout: str, count: int) -> None:
     expected = [(1000 + i, i * GIB) for i in range(count)]
     driver.gpus[0].set(proc_layout=layout, proc=list(expected))
@@ -64,6 +66,15 @@ def test_more_processes_than_there_was_room_for(
     with pytest.raises(DriverError) as caught:
         device.processes()
     assert (caught.value.fault, caught.value.code) == ("transient", 7)
+
+
+@pytest.mark.parametrize(("count", "returned"), [(66, 0), (2**32 - 1, 0), (2**32 - 1, 7)])
+def test_a_count_that_cannot_be(device: NvmlDevice, driver: FakeDriver, count: int, returned: int) -> None:
+    driver.gpus[0].set(proc=[(10, 1)], proc_count=(count, returned))
+    driver.write()
+    with pytest.raises(DriverError) as caught:
+        device.processes()
+    assert caught.value.fault == "transient"
 
 
 def test_lists_that_a_driver_does_not_have(device: NvmlDevice, driver: FakeDriver) -> None:
@@ -204,6 +215,20 @@ def test_only_xids_are_asked_for(nvml: Nvml, driver: FakeDriver) -> None:
     assert xids.wait(0) is None
 
 
+def test_an_event_of_another_kind_is_no_xid(nvml: Nvml, driver: FakeDriver) -> None:
+    xids = nvml.xids(nvml.devices()[0])
+    driver.gpus[0].set(xid=["1:62"], event_type=0x8000)
+    driver.write()
+    assert xids.wait(5) is None
+
+
+def test_it_waits_as_long_as_it_is_told(nvml: Nvml) -> None:
+    xids = nvml.xids(nvml.devices()[0])
+    begin = time.monotonic()
+    assert xids.wait(0.25) is None
+    assert 0.25 <= time.monotonic() - begin < 5
+
+
 @pytest.mark.parametrize("code", [3, 999])
 def test_no_events_at_all(nvml: Nvml, driver: FakeDriver, code: int) -> None:
     for gpu in driver.gpus:
@@ -213,6 +238,10 @@ def test_no_events_at_all(nvml: Nvml, driver: FakeDriver, code: int) -> None:
         nvml.xids(nvml.devices()[0])
     assert caught.value.code == code
     with pytest.raises(DriverError, match="Not Supported"):
+        nvml.xids([])
+    driver.set({"fail.nvmlEventSetFree": 28})
+    driver.write()
+    with pytest.raises(DriverError, match="nvmlEventSetFree"):
         nvml.xids([])
 
 
