@@ -27,9 +27,10 @@ def test_handles_are_void_after_closing(nvml: Nvml) -> None:
     nvml.open()
     nvml.open()
     assert nvml.devices()[0][0].memory().total > 0
-    with pytest.raises(DriverError) as caught:
-        device.memory()
-    assert caught.value.fault == "session", "a handle of an earlier session never reaches the library"
+    for ask in (device.memory, device.processes):
+        with pytest.raises(DriverError) as caught:
+            ask()
+        assert caught.value.fault == "session", "a handle of an earlier session never reaches the library"
     nvml.close()
     with pytest.raises(pynvml.NVMLError_Uninitialized):
         pynvml.nvmlDeviceGetCount()
