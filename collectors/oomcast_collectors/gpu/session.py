@@ -188,7 +188,9 @@ class Session:
     def _failed(self, error: DriverError) -> None:
         """The library does not open, or what is open is of no use."""
         self.error = error
-        self._changes.report("library", str(error), logging.WARNING, f"NVML cannot be used: {error}")
+        # On most machines there is none, which the first run says.
+        level = logging.DEBUG if error.fault == "no_driver" and not self.inits else logging.WARNING
+        self._changes.report("library", str(error), level, f"NVML cannot be used: {error}")
         if error.fault == "mismatch":
             self._ask_for_restart(error)
         self._reopen()
