@@ -15,7 +15,8 @@ from pathlib import Path
 from e2e.stack import fetch, free_port
 
 PLUGINS = Path(__file__).parent / "plugins"
-OUR_OWN_OFF = "collectors: {cgroup: {enabled: false}, gpu: {enabled: false}, host: {enabled: false}, kernel_log: {enabled: false}}"
+_OFF = ", ".join(f"{name}: {{enabled: false}}" for name in ("cgroup", "gpu", "host", "kernel_log"))
+OUR_OWN_OFF = f"collectors: {{{_OFF}}}"
 
 
 def plugins(directory: Path, specs: Mapping[str, str], module: str = "trouble") -> dict[str, str]:
