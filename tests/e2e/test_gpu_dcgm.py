@@ -177,8 +177,8 @@ def test_the_driver_and_the_exporter_say_the_same_of_a_gpu(driver: FakeDriver, t
     driver.gpus[0].set(power_mw=612345, enforced_limit_mw=650000, energy_mj=98765432101, ecc_volatile_corrected=21)
     driver.gpus[0].set(ecc_volatile_uncorrected=22, pcie_tx_bytes=123456789012345, pcie_rx_bytes=987654321098765)
     driver.write()
-    with gpus(driver, tmp_path) as running:
-        until(lambda: running.value("gpu_power_watts", gpu=A) is not None)
+    with gpus(driver, tmp_path, "slow_period: 1") as running:
+        until(lambda: running.value("gpu_memory_unattributed_bytes", gpu=A) is not None)
         ours = of_gpu(running)
     with exporting("default-4.8") as exporter:
         exporter.page = one_gpu(exporter.page) + one_gpu((PAGES / "csv-4.8.prom").read_text())
