@@ -3,7 +3,6 @@
 import re
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -99,9 +98,7 @@ def test_the_whole_text(
     driver.write()
     host(tmp_path / "proc", driver)
     with gpus(driver, tmp_path, "slow_period: 1", paths=f"proc: {tmp_path / 'proc'}") as node:
-        # What comes last: a second reading of memory, and processes that were read after one.
-        for late in ("gpu_sampling_period_seconds", "gpu_memory_unattributed_bytes"):
-            until(partial(all_have, node, late))
+        until(lambda: is_whole(node))
         text = fetch(f"{node.daemon.url}/metrics")
     golden(f"gpu/{capture.__name__}.prom", MEASURED.sub(r"\1 MEASURED", of_gpus(text)))
     if missing("prometheus") is None:
@@ -110,8 +107,12 @@ def test_the_whole_text(
         assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
-def all_have(node: Gpus, name: str) -> bool:
-    return len(node.all(name)) == len(node.driver.gpus)
+def is_whole(node: Gpus) -> bool:
+    """Whether what comes last is there: what takes a second reading of the memory, or a look at the rest after one."""
+    late = ("gpu_sampling_period_seconds", "gpu_memory_unattributed_bytes")
+    numbers = range(len(node.driver.gpus))
+    found = all(len(node.all(name)) == len(numbers) for name in late)
+    return found and all(node.info(number)["memory_kind"] != "unknown" for number in numbers)
 
 
 def of_gpus(text: str) -> str:
