@@ -5,6 +5,7 @@ import logging
 import os
 import re
 import threading
+import time
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,21 +14,31 @@ import pytest
 
 import oomcast_collectors
 from collectors.cgroup import trees
+from collectors.gpu.driver import FakeDriver, build
+from e2e.gpus import gpus
 from e2e.program import oomcast, plugins, program, until
 from e2e.stack import fetch
 from fakes import FakeClock
 from oomcast.contract import Context, NotPresent, Roots
 from oomcast.core import CORE_METRICS
+from oomcast_collectors import gpu
+from requires import needs
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "metrics.md"
 FIXTURES = ROOT / "tests" / "fixtures"
 TABLE = {metric.name for metric in CORE_METRICS} | {m.name for spec in oomcast_collectors.ALL for m in spec.metrics}
 
+GIB = 1 << 30
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+
+OF_GPUS = {metric.name for metric in gpu.SPEC.metrics}
+_PLATEAU = "takes memory that has stood for a minute, as in tests/e2e/test_gpu_forecast.py"
 
 NOT_HERE = {
     "oomcast_userspace_oom_kills_total": "needs systemd-oomd or another killer in userspace that has killed",
+    "oomcast_gpu_memory_plateau_bytes": _PLATEAU,
+    "oomcast_gpu_memory_plateau_headroom_bytes": _PLATEAU,
 }
 """Metrics that neither the fixtures nor this machine produce, and why."""
 
@@ -50,8 +61,28 @@ def test_the_table_has_no_metric_that_nothing_produces(tmp_path: Path) -> None:
         seen |= set(over("cgroup", Roots(proc=host.proc, sys=host.sys, pods=host.pods, host=host.root), full=["*"]))
     for kernel in ("linux-4.18", "linux-5.15", "linux-6.1", "linux-6.18"):
         seen |= set(over("host", Roots(proc=FIXTURES / "host" / kernel / "proc")))
-    assert sorted(TABLE - seen - NOT_HERE.keys()) == []
+    assert sorted(TABLE - OF_GPUS - seen - NOT_HERE.keys()) == []
     assert NOT_HERE.keys() - TABLE == set()
+
+
+@needs("cc")
+def test_the_table_has_no_metric_of_gpus_that_no_driver_produces(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path, build(tmp_path), gpus=5)
+    busy, mig, hung, garbled, silent = driver.gpus
+    processes = [(os.getpid(), 9 * GIB), (os.getppid(), 2 * GIB), (1, GIB)]
+    busy.set(used=13 * GIB, proc=processes, accounting=1, acct=(os.getpid(), 10 * GIB))
+    mig.set(mig=1, migdev=(1, 0, "MIG-1", "3g.71gb", 76 * GIB, 20 * GIB))
+    hung.set(hang=1)
+    garbled.set(mem_garbage="sum_mismatch")
+    silent.set({"fail.nvmlDeviceGetUtilizationRates": 999})
+    driver.write()
+    wanted, seen = OF_GPUS - NOT_HERE.keys(), set[str]()
+    with gpus(driver, tmp_path, "slow_period: 1, processes: 1, expected: 5") as node:
+        end = time.monotonic() + 10
+        while wanted - seen and time.monotonic() < end:
+            time.sleep(0.2)
+            seen |= {name for name, _ in node.scrape()}
+    assert sorted(wanted - seen) == []
 
 
 def over(collector: str, roots: Roots, **settings: object) -> Iterator[str]:
