@@ -7,6 +7,7 @@ behind cannot be ended: when its call comes back it finishes the visit, gives it
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,6 +16,8 @@ from oomcast_collectors.gpu.card import Card
 
 WATCH_PERIOD = 0.1
 _IDLE = 1.0
+_SHORT = 0.1
+"""Seconds that nobody needs to be woken from: an Event's wait costs half as much again as a sleep."""
 
 
 class Job(Protocol):
@@ -86,34 +89,43 @@ class Relay:
         due = self._clock.monotonic()
         while turn == self._turn and not self._ended:
             cards = self._cards
-            for card in cards:
-                if card.hanging or card.rests_until > self._clock.monotonic():
-                    continue
-                if not self._visit(card, cards, turn):
-                    break
+            self._round(cards, turn)
             now = self._clock.monotonic()
             # No catching up after a delay: readings in a burst would say nothing new.
             due = max(due + (self._job.pause() if cards else _IDLE), now)
-            if self._wake.wait(due - now):
+            if due - now <= _SHORT:
+                time.sleep(due - now)
+            elif self._wake.wait(due - now):
                 self._wake.clear()
                 due = self._clock.monotonic()
 
-    def _visit(self, card: Card, cards: Sequence[Card], turn: int) -> bool:
-        """False: this round is over, since others are to be visited, or another thread has gone on with it."""
-        with self._lock:
-            if turn != self._turn or self._cards is not cards:
-                return False
-            self._inside = card, self._clock.monotonic()
-        try:
-            self._job.visit(card)
-        except Exception as error:  # noqa: BLE001 - a defect must cost this GPU its reading, and no other one
-            self._defect(error)
+    def _round(self, cards: Sequence[Card], turn: int) -> None:
+        visited = None
+        for card in cards:
+            if card.hanging or (card.rests_until and card.rests_until > self._clock.monotonic()):
+                continue
+            if not self._pass(visited, card, cards, turn):
+                return
+            visited = card
+            try:
+                self._job.visit(card)
+            except Exception as error:  # noqa: BLE001 - a defect must cost this GPU its reading, and no other one
+                self._defect(error)
+        self._pass(visited, None, cards, turn)
+
+    def _pass(self, left: Card | None, entered: Card | None, cards: Sequence[Card], turn: int) -> bool:
+        """From one card to the next, under the lock once. False: this round is over, since others are to be visited, or
+        another thread has gone on with it."""
         with self._lock:
             if turn != self._turn:
-                self._left_behind -= 1
-                del card.hanging[self._job.name]
+                if left is not None:
+                    self._left_behind -= 1
+                    del left.hanging[self._job.name]
                 return False
-            self._inside = None
+            if entered is None or self._cards is not cards:
+                self._inside = None
+                return False
+            self._inside = entered, self._clock.monotonic()
             return True
 
     def _defect(self, error: Exception) -> None:

@@ -43,6 +43,8 @@ class MemoryJob:
         self._peaks = peaks
         self._spent = 0.0
         self._rounds = array("d")
+        self._calm = 0
+        """Rounds in a row that stayed within the share."""
 
     def visit(self, card: Card) -> None:
         device = card.device
@@ -57,7 +59,7 @@ class MemoryJob:
         finally:
             self._spent += self._now() - began
         card.answered()
-        if news or card.outlook.due(began) or any(part.outlook.due(began) for part in card.slices):
+        if news or card.outlook.due(began) or (card.slices and any(s.outlook.due(began) for s in card.slices)):
             self._tell(card)
 
     def pause(self) -> float:
@@ -65,9 +67,12 @@ class MemoryJob:
         rounds the median, so that one slow call changes nothing."""
         rounds = self._rounds
         rounds.append(self._spent)
+        self._calm = self._calm + 1 if self._spent <= self._period * self._share else 0
         self._spent = 0.0
         if len(rounds) > _ROUNDS:
             del rounds[0]
+        if self._calm > _ROUNDS // 2:
+            return self._period  # so is the median, which costs more than the readings of several GPUs
         return max(self._period, median(rounds) / self._share)
 
     def _read(self, card: Card, device: Device, began: float) -> bool:

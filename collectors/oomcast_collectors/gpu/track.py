@@ -28,7 +28,10 @@ class Track:
 
     def take(self, at: float, memory: Memory) -> bool:
         """at: monotonic. True: there is news, see `MemoryWindow.add`."""
-        if not self._is_sound(at, memory):
+        last = self._last
+        # Memory stands still most of the time, and what was found sound is so again.
+        known = last is not None and memory == last[1] and self._other is None
+        if not known and not self._is_sound(at, memory):
             self.invalid += 1
             return False
         self._last = at, memory
