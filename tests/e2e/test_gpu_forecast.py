@@ -165,9 +165,11 @@ def change(node: Gpus, number: int, **values: Value) -> None:
 
 
 def after(node: Gpus, event: str) -> Reading:
-    """What is read a run after the first event of this kind is counted."""
+    """What is read two runs after the first event of this kind was counted."""
     until(lambda: event in read(node).events(), 10)
-    time.sleep(1.2)
+    name, labels = "collector_runs_total", {"collector": "gpu", "outcome": "success"}
+    settled = (node.value(name, **labels) or 0) + 2
+    until(lambda: (node.value(name, **labels) or 0) >= settled, 10)
     return read(node)
 
 
@@ -186,8 +188,7 @@ def test_a_ramp_is_foreseen_to_its_end(past: Past) -> None:
     before = next(r for r in past.readings if r.asked > past.ramp_full - 5)
     exhausted = [r.of("gpu_memory_exhausted_seconds_total", RAMP) for r in (before, past.readings[-1])]
     assert exhausted[0] == 0
-    assert exhausted[1] is not None
-    assert exhausted[1] > 1
+    assert (exhausted[1] or 0) > 1
     assert [r.of("gpu_memory_exhaustions_total", RAMP) for r in (before, past.readings[-1])] == [0, 1]
 
 
@@ -197,7 +198,7 @@ def finite(past: Past, number: int) -> Mapping[float, float]:
     return {asked: value for asked, value in told.items() if value is not None and value < math.inf}
 
 
-def test_a_gpu_that_only_stands_before_its_ramp_is_no_alarm(past: Past) -> None:
+def test_a_gpu_that_stands_until_its_ramp_is_no_alarm_until_then(past: Past) -> None:
     assert min(finite(past, RAMP)) > past.ramp_full - (USABLE - STEADY) / RATE
 
 
