@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> None:
     _open_streams()
     configure("info", "logfmt", sys.stderr)
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(argv).parse_args(argv)
         code = int(arguments.command(arguments))
         sys.stdout.flush()
     except SystemExit as done:  # argparse: help, version, wrong usage
@@ -63,7 +63,7 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="oomcast",
         description="Sees the out-of-memory crash of an LLM inference node before it happens.",
@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_metrics)
     command = commands.add_parser("example", help="print a settings file with every key, its default and meaning")
     command.set_defaults(command=_example)
+    command = commands.add_parser("kv", help="say how much memory a model's KV cache takes, and what fits")
+    if argv[:1] == ["kv"]:  # the daemon does without the package
+        from oomcast.kv.command import define
+
+        define(command)
     return parser
 
 
