@@ -1,0 +1,1 @@
+"""Inference engines and their KV cache, from what they serve to Prometheus."""
