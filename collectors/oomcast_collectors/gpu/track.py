@@ -7,22 +7,31 @@ _SETTLES = 3.0
 """Seconds for which another total has to be told before it is believed: a GPU may lose capacity (Xid 168)."""
 
 _FRESH = 1.0
+_LONGEST_PERIOD = 10.0
 _TOLERANCE = 128
 """Parts that miss the total by up to 1/128 of it: the driver may read them one after the other."""
 
 
+def lasts(period: float, gap: float) -> float:
+    """Seconds for which a reading may be shown: one, and twice the period of the settings or what really is between
+    two readings, which is not how long a GPU was silent in between."""
+    return _FRESH + 2 * max(period, min(gap, _LONGEST_PERIOD))
+
+
 class Track:
-    """Of a GPU or a MIG instance. invalid: readings that were dropped. ever_read: whether any was not.
+    """Of a GPU or a MIG instance. invalid: readings that were dropped. ever_read: whether any was not. period: as
+    `lasts` has it.
 
     Written by one thread, read by another.
     """
 
-    def __init__(self, window: float, exhausted_ratio: float) -> None:
+    def __init__(self, window: float, exhausted_ratio: float, period: float = 0.0) -> None:
         self.window = MemoryWindow(window, exhausted_ratio)
         self.invalid = 0
         self._last: tuple[float, Memory] | None = None
         self.ever_read = False
-        self._patience = _FRESH
+        self._before: tuple[float, Memory] | None = None
+        self._period = period
         self._total = 0
         self._other: tuple[int, float] | None = None
 
@@ -34,24 +43,24 @@ class Track:
         if not known and not self._is_sound(at, memory):
             self.invalid += 1
             return False
-        self._last = at, memory
+        self._before, self._last = last, (at, memory)
         self.ever_read = True
         return self.window.add(at, memory)
 
     def fresh(self, now: float) -> Memory | None:
-        """The last reading, unless it is too old to be shown: over a second, and over twice the mean distance."""
-        last = self._last
-        return last[1] if last and now - last[0] < self._patience else None
+        """The last reading, unless it is too old to be shown."""
+        last, before = self._last, self._before
+        if last is None:
+            return None
+        gap = last[0] - before[0] if before else 0.0
+        return last[1] if now - last[0] < lasts(self._period, gap) else None
 
     def view(self, now: float) -> View | None:
-        view = self.window.view(now)
-        if view and view.period:
-            self._patience = _FRESH + 2 * view.period
-        return view
+        return self.window.view(now)
 
     def lose(self) -> None:
         """There are no readings any more: nothing old may be shown."""
-        self._last = None
+        self._last = self._before = None
         self.window.interrupt()
 
     def _is_sound(self, at: float, memory: Memory) -> bool:

@@ -13,7 +13,8 @@ EPISODE = 0.5
 """Seconds for which memory has to be exhausted to count as exhausted once."""
 
 _LONGEST_GAP = 1.0
-"""Seconds without a reading after which nobody knows whether memory was still exhausted."""
+"""Seconds without a reading after which nobody knows whether memory was still exhausted, unless it is read that
+rarely all the time."""
 
 _PLATEAU_STEP = 10.0
 _PLATEAU_STEPS = 6
@@ -65,6 +66,8 @@ class MemoryWindow:
         self._limit = math.inf
         self._full_since: float | None = None
         self._counted = False
+        self._pace = 0.0
+        """The gap before the last reading that was full."""
         self.exhausted_seconds = 0.0
         self.exhaustions = 0
         self.plateau: int | None = None
@@ -104,10 +107,11 @@ class MemoryWindow:
         return self._is_full(at, gap) or used > self._told
 
     def view(self, now: float) -> View | None:
-        """None when there was no reading within the window. What it gives counts as told."""
+        """None when there was no reading. The last one counts however old it is. What is given counts as told."""
         # The open second first: it may be closed meanwhile, and twice in a maximum is no harm.
         last = _Second(self._began, self._at, self._peak, self._free, self._step, self._gap, self._count)
-        seconds = [s for s in (*self._closed, last) if s.readings and s.ended >= now - self._seconds]
+        known = [s for s in (*self._closed, last) if s.readings]
+        seconds = [s for s in known if s.ended >= now - self._seconds] or known[-1:]
         if not seconds:
             return None
         readings = sum(s.readings for s in {s.began: s for s in seconds}.values())
@@ -170,8 +174,8 @@ class MemoryWindow:
 
     def _is_full(self, at: float, gap: float) -> bool:
         """Memory is exhausted at this reading. True once per episode, when it has lasted long enough to count."""
-        since = self._full_since
-        if since is None or gap > _LONGEST_GAP:
+        since, pace, self._pace = self._full_since, self._pace, gap
+        if since is None or gap > max(_LONGEST_GAP, 2 * pace):
             self._full_since = at
             self._counted = False
             return False
