@@ -14,14 +14,12 @@ from oomcast_collectors.gpu.fields import Fields
 from oomcast_collectors.gpu.outlook import Outlook
 from oomcast_collectors.gpu.settings import GpuSettings
 from oomcast_collectors.gpu.surge import CopySurge
-from oomcast_collectors.gpu.track import Track
+from oomcast_collectors.gpu.track import Track, lasts
 
 _LASTING: tuple[Fault, ...] = ("lost", "reset_required", "not_permitted")
 _RETRY = 1.0
 _PATIENCE = 3.0
 """Seconds of errors in a row after which a GPU counts as unreadable."""
-
-_COPY_FRESH = 2.0
 
 
 class Slice:
@@ -29,14 +27,17 @@ class Slice:
 
     def __init__(self, instance: Instance, settings: GpuSettings) -> None:
         self.instance = instance
-        self.track = Track(settings.window, settings.exhausted_ratio)
+        self.track = Track(settings.window, settings.exhausted_ratio, settings.sampling_period)
         self.outlook = Outlook(self.track, "gpu_mig_memory", instance.uuid, settings.load_grace)
 
 
 class Card:
-    """hanging, handovers: see relay.py. rests_until: monotonic time before which nobody asks it anything."""
+    """hanging, handovers: see relay.py. rests_until: monotonic time before which nobody asks it anything.
 
-    def __init__(self, uuid: str, settings: GpuSettings, clock: Clock) -> None:
+    period: seconds between two readings, by default the setting sampling_period.
+    """
+
+    def __init__(self, uuid: str, settings: GpuSettings, clock: Clock, period: float | None = None) -> None:
         self.uuid = uuid
         self._settings = settings
         self.clock = clock
@@ -46,7 +47,8 @@ class Card:
         self.hanging: dict[str, float] = {}
         self.handovers = 0
         self.rests_until = 0.0
-        self.track = Track(settings.window, settings.exhausted_ratio)
+        self._period = settings.sampling_period if period is None else period
+        self.track = Track(settings.window, settings.exhausted_ratio, self._period)
         self.outlook = Outlook(self.track, "gpu_memory", uuid, settings.load_grace)
         self.slices: tuple[Slice, ...] = ()
         self.unsupported: set[str] = set()
@@ -58,8 +60,8 @@ class Card:
         self.surge = CopySurge(uuid, clock)
         self.errors: Counter[str] = Counter()
         self.invalid: Counter[str] = Counter()
-        self._utilization: tuple[float, Utilization] | None = None
-        self._utilization_lasts = max(_COPY_FRESH, 2 * settings.dcgm_period)
+        self._utilization: tuple[float, float, Utilization] | None = None
+        """When it was read, for how long it may be shown, and what it was."""
         self._error: DriverError | None = None
         self._failing_since: float | None = None
 
@@ -76,9 +78,14 @@ class Card:
         return "unreadable" if self.clock.monotonic() - since >= _PATIENCE else "ok"
 
     @property
-    def reason(self) -> str:
-        """What the driver says why the state is not ok."""
-        return str(self._error or "")
+    def is_cut_up(self) -> bool:
+        """Whether it is in MIG mode."""
+        return self.identity is not None and self.identity.mig
+
+    @property
+    def outlooks(self) -> Sequence[Outlook]:
+        """Of what can run out: the GPU, or the instances where it is cut up, for then the whole is no such thing."""
+        return [part.outlook for part in self.slices] if self.is_cut_up else (self.outlook,)
 
     @property
     def stuck_since(self) -> float | None:
@@ -103,6 +110,17 @@ class Card:
         self.rests_until = self.next_identity = self.next_utilization = 0.0
         self.device = device
 
+    def detach(self) -> None:
+        """The library is about to be closed: nobody asks it anything until it is attached again."""
+        self.device = None
+        self.fields.forget()
+
+    def lose_handle(self, error: DriverError) -> None:
+        """The library gives no handle of it any more."""
+        self.failed(error, "handle")
+        self.device = None
+        self.forget()
+
     def failed(self, error: DriverError, what: str) -> None:
         """The GPU as a whole gave no answer when asked `what`."""
         now = self.clock.monotonic()
@@ -122,7 +140,7 @@ class Card:
         """What was read is not true any more."""
         self.track.lose()
         self.fields.forget()
-        self.slices = ()
+        self._cut(())
         self._utilization = None
 
     def use(self, utilization: Utilization) -> None:
@@ -130,13 +148,15 @@ class Card:
         sound = [value if value is None or 0 <= value <= 1 else None for value in utilization]
         if sound != list(utilization):
             self.invalid["utilization"] += 1
-        self._utilization = self.clock.monotonic(), Utilization(*sound)
+        last, now = self._utilization, self.clock.monotonic()
+        gap = now - last[0] if last else 0.0
+        self._utilization = now, lasts(self._period, gap), Utilization(*sound)
 
     def utilization(self) -> Utilization:
-        """The last reading, unless it is old."""
+        """The last reading, unless it is too old to be shown."""
         last = self._utilization
-        fresh = last is not None and self.clock.monotonic() - last[0] < self._utilization_lasts
-        return last[1] if last and fresh else Utilization(None, None)
+        fresh = last is not None and self.clock.monotonic() - last[0] < last[1]
+        return last[2] if last and fresh else Utilization(None, None)
 
     def cut(self, instances: Sequence[Instance]) -> None:
         """Takes the MIG layout of now: an instance that stays keeps its past, one made anew at its place does not."""
@@ -146,7 +166,13 @@ class Card:
             part = before.get((instance.instance, instance.uuid)) or Slice(instance, self._settings)
             part.instance = instance
             slices.append(part)
-        self.slices = tuple(slices)
+        self._cut(tuple(slices))
+
+    def _cut(self, slices: tuple[Slice, ...]) -> None:
+        gone = set(self.slices) - set(slices)
+        self.slices = slices
+        # What was counted of one stays counted without it.
+        self.invalid["mig_memory"] += sum(part.track.invalid for part in gone)
 
     def seen(self) -> Event:
         """That it was found, for those who know GPUs by their PCI address."""

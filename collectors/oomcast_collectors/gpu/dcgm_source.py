@@ -38,7 +38,7 @@ class _Gpu:
     """A card, what the last page said of it, and the last Xid, which DCGM shows for ever."""
 
     def __init__(self, uuid: str, settings: GpuSettings, context: Context) -> None:
-        self.card = Card(uuid, settings, context.clock)
+        self.card = Card(uuid, settings, context.clock, settings.dcgm_period)
         self.teller = Teller(self.card, context.clock, "dcgm")
         self.page: DcgmGpu | None = None
         self.xid: int | None = None

@@ -19,6 +19,9 @@ Fault = Literal[
     "no_driver",  # no library, or the kernel's module is not loaded
 ]
 
+OF_LIBRARY: frozenset[Fault] = frozenset({"session", "mismatch", "no_driver"})
+"""What is no fault of one GPU."""
+
 
 class DriverError(Exception):
     """A call failed. function: as NVML names it; code: NVML's return code."""

@@ -7,7 +7,7 @@ from oomcast.metric import Sample
 from oomcast_collectors.gpu import metrics
 from oomcast_collectors.gpu.card import Card
 from oomcast_collectors.gpu.driver import Driver
-from oomcast_collectors.gpu.kernel import kernel_gpus
+from oomcast_collectors.gpu.kernel import gpu_count
 from oomcast_collectors.gpu.processes import Processes
 from oomcast_collectors.gpu.relay import Relay, Watchdog
 from oomcast_collectors.gpu.sampling import MemoryJob
@@ -18,6 +18,9 @@ from oomcast_collectors.gpu.tell import Teller
 
 _FIRST = 2.0
 """Seconds that the first run waits for first readings, at most."""
+
+_LONGEST_INIT = 5.0
+"""Seconds for which the library may be closed, to be initialised anew, before what is known of the GPUs is too old."""
 
 
 class GpuError(Exception):
@@ -34,7 +37,9 @@ class NvmlSource:
         self._session = Session(driver, settings, context)
         self._processes = Processes(settings, context)
         self._memory = MemoryJob(settings, context.clock, context.push, self._session.refuse, self._peaks)
-        self._slow = SlowJob(settings, context.clock, context.roots.proc, self._processes, context.push)
+        self._slow = SlowJob(
+            settings, context.clock, context.roots.proc, self._processes, context.push, self._session.refuse
+        )
         self._relays = [Relay(job, context.clock, context.log) for job in (self._memory, self._slow)]
         self._watchdog = Watchdog(self._relays)
         self._tellers: dict[str, Teller] = {}
@@ -64,7 +69,7 @@ class NvmlSource:
         cards = session.cards
         for uuid in self._tellers.keys() - cards.keys():
             del self._tellers[uuid]
-            self._slow.forget(uuid)
+        self._slow.keep(cards.keys())
         samples = [Sample(metrics.GPUS.series(), session.counted), Sample(metrics.INITS.series(), session.inits)]
         expected = self._expected()
         if expected is not None:
@@ -79,15 +84,16 @@ class NvmlSource:
 
     def _check(self) -> None:
         session = self._session
-        error, busy = session.error, session.busy_since
-        if busy is not None and not session.cards:
-            seconds = self._clock.monotonic() - busy
-            raise GpuError(f"NVML has not come back from its initialisation for {seconds:.0f} s")
-        if error is None:
+        error, closed_since = session.error, session.closed_since
+        if error is not None:
+            if self.missing:
+                raise NotPresent(f"no NVIDIA driver: {error}")
+            raise GpuError(f"NVML cannot be used: {error}")
+        if closed_since is None:
             return
-        if self.missing:
-            raise NotPresent(f"no NVIDIA driver: {error}")
-        raise GpuError(f"NVML cannot be used: {error}")
+        seconds = self._clock.monotonic() - closed_since
+        if not session.inits or seconds >= _LONGEST_INIT:
+            raise GpuError(f"NVML has not come back from its initialisation for {seconds:.0f} s")
 
     def _await_first(self) -> None:
         """So that a single run, as `check` makes it, has something to say."""
@@ -99,15 +105,12 @@ class NvmlSource:
     def _expected(self) -> int | None:
         if self._settings.expected is not None:
             return self._settings.expected
-        known = kernel_gpus(self._context.roots.proc)
-        return None if known is None else len(known)
+        return gpu_count(self._context.roots.proc)
 
     def _levels(self, card: Card) -> list[Level]:
         now = self._clock.monotonic()
-        found = [part.outlook.look(now, None) for part in card.slices]
-        # The whole of a GPU that is cut up is no resource that runs out.
-        if card.identity is None or not card.identity.mig:
-            found.append(card.outlook.look(now, self._processes.loading_since(card.uuid)))
+        newest = None if card.is_cut_up else self._processes.loading_since(card.uuid)
+        found = [outlook.look(now, newest) for outlook in card.outlooks]
         return [level for level in found if level is not None]
 
     def _teller(self, card: Card) -> Teller:

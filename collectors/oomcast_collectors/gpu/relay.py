@@ -48,7 +48,7 @@ class Relay:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._ended = False
-        self._told = ""
+        self._told: dict[str, str] = {}
 
     def start(self) -> None:
         threading.Thread(target=self._run, args=(self._turn,), name=f"gpu {self._job.name}", daemon=True).start()
@@ -56,6 +56,8 @@ class Relay:
     def go_round(self, cards: Sequence[Card]) -> None:
         """From now on these, and no call for another one begins any more."""
         with self._lock:
+            if self._cards == tuple(cards):
+                return  # or a round that takes longer than it is until the next call would never come to its end
             self._cards = tuple(cards)
         self._wake.set()
 
@@ -70,6 +72,12 @@ class Relay:
         with self._lock:
             return self._inside is None and not self._left_behind
 
+    @property
+    def hung(self) -> bool:
+        """Whether a thread was left behind in the driver."""
+        with self._lock:
+            return self._left_behind > 0
+
     def watch(self) -> None:
         """Called every WATCH_PERIOD: hands over when a call takes too long."""
         with self._lock:
@@ -78,12 +86,18 @@ class Relay:
                 return
             card, since = inside
             card.hanging[self._job.name] = since
+            self._turn += 1
+            try:
+                if not self._ended:
+                    self.start()
+            except RuntimeError as error:  # no more threads are to be had: the next look tries again
+                self._turn -= 1
+                del card.hanging[self._job.name]
+                self._defect(card, error)
+                return
             card.handovers += 1
             self._inside = None
             self._left_behind += 1
-            self._turn += 1
-            if not self._ended:
-                self.start()
 
     def _run(self, turn: int) -> None:
         due = self._clock.monotonic()
@@ -110,7 +124,7 @@ class Relay:
             try:
                 self._job.visit(card)
             except Exception as error:  # noqa: BLE001 - a defect must cost this GPU its reading, and no other one
-                self._defect(error)
+                self._defect(card, error)
         self._pass(visited, None, cards, turn)
 
     def _pass(self, left: Card | None, entered: Card | None, cards: Sequence[Card], turn: int) -> bool:
@@ -128,10 +142,10 @@ class Relay:
             self._inside = entered, self._clock.monotonic()
             return True
 
-    def _defect(self, error: Exception) -> None:
+    def _defect(self, card: Card, error: Exception) -> None:
         told = f"{type(error).__name__}: {error}"
-        if told != self._told:
-            self._told = told
+        if told != self._told.get(card.uuid):
+            self._told[card.uuid] = told
             self._log.error("reading a GPU failed: %s", told, exc_info=error)
 
 

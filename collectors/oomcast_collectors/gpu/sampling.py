@@ -9,7 +9,7 @@ from oomcast.clock import Clock
 from oomcast.contract import Event, Facts
 from oomcast.metric import Sample
 from oomcast_collectors.gpu.card import Card
-from oomcast_collectors.gpu.driver import Device, DriverError
+from oomcast_collectors.gpu.driver import OF_LIBRARY, Device, DriverError
 from oomcast_collectors.gpu.settings import GpuSettings
 from oomcast_collectors.gpu.window import EPISODE
 
@@ -58,7 +58,8 @@ class MemoryJob:
             return
         finally:
             self._spent += self._now() - began
-        card.answered()
+        if "memory" not in card.unsupported:  # else nothing was asked that tells
+            card.answered()
         if news or card.outlook.due(began) or (card.slices and any(s.outlook.due(began) for s in card.slices)):
             self._tell(card)
 
@@ -88,7 +89,6 @@ class MemoryJob:
             except DriverError:
                 # The instance may just have been destroyed; the slow job finds the layout of now.
                 card.errors["mig_memory"] += 1
-                part.track.lose()
         if began >= card.next_utilization:
             card.next_utilization = began + _UTILIZATION_PERIOD
             self._read_utilization(card, device)
@@ -116,13 +116,12 @@ class MemoryJob:
             card.track.lose()
             return
         card.failed(error, "memory")
-        if error.fault in ("session", "mismatch", "no_driver"):
+        if error.fault in OF_LIBRARY:
             self._refused(error)
 
     def _tell(self, card: Card) -> None:
         now = self._now()
-        outlooks = (card.outlook, *(part.outlook for part in card.slices))
-        levels = [level for outlook in outlooks if (level := outlook.level(now)) is not None]
+        levels = [level for outlook in card.outlooks if (level := outlook.level(now)) is not None]
         self._push(Facts(samples=self._peaks(card), levels=levels, events=self._exhaustions(card)))
 
     def _exhaustions(self, card: Card) -> list[Event]:
