@@ -133,10 +133,12 @@ def _parse_labels(text: str) -> Mapping[str, str]:
     pairs = _PAIR.findall(text)
     if len(pairs) > MAX_LABELS:
         raise ValueError
-    pairs.reverse()  # so that of two the first is what remains
+    labels = {name: value[1:-1] for name, value in pairs}
+    if len(labels) < len(pairs):
+        labels |= {name: value[1:-1] for name, value in reversed(pairs)}
     if "\\" in text or not text.isascii():
-        return {name: _unescape(value[1:-1]) for name, value in pairs}
-    return {name: value[1:-1] for name, value in pairs}
+        return {name: _unescape(value) for name, value in labels.items()}
+    return labels
 
 
 def _unescape(text: str) -> str:

@@ -80,7 +80,7 @@ _TABLE: Mapping[Row, tuple[str, ...]] = {
     Row("pcie_rx_bytes"): ("DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL",),
 }
 
-ROWS: Mapping[bytes, Row] = {name.encode(): row for row, names in _TABLE.items() for name in names}
+ROWS: Mapping[str, Row] = {name: row for row, names in _TABLE.items() for name in names}
 
 
 class DcgmMemory(NamedTuple):

@@ -3,20 +3,21 @@
 The page is another program's, of any release: a line that cannot be read costs that line.
 """
 
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from oomcast.metric import label_text
+from oomcast_collectors import exposition_text
+from oomcast_collectors.exposition_text import Line
 from oomcast_collectors.gpu.dcgm_quantities import ROWS, DcgmMemory, Values
 from oomcast_collectors.gpu.driver import Field
 
 _MAX_GPUS = 64
-_MAX_CACHED = 4096
+_MAX_EXAMPLE = 200
 
 _PAGE = re.compile(rb"^(?:# (?:HELP|TYPE) )?(?:DCGM_FI_|dcgm_)", re.M)
-_LABEL = re.compile(r'\s*([a-z_]\w*)\s*=\s*"([^"\\]*(?:\\.[^"\\]*)*)"\s*(?:,|\Z)', re.A | re.I | re.S)
 _UUID = re.compile(r"GPU-[\w.-]{1,80}\Z", re.A)
 _NUMBER = re.compile(r"[0-9]{1,4}\Z")
 _PCI = re.compile(r"([0-9a-f]{4,8})(:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])\Z")
@@ -69,16 +70,17 @@ def is_page(body: bytes) -> bool:
 
 
 def parse(body: bytes) -> Page:
-    reader = _Reader()
-    malformed, example = 0, b""
-    for line in io.BytesIO(body):
+    gpus: dict[str, _Gpu] = {}
+    page = exposition_text.read(body, ROWS)
+    unfit, example = 0, ""
+    for line in page:
         try:
-            reader.line(line)
+            _take(line, gpus)
         except ValueError:
-            malformed += 1
-            example = example or line[:200]
-    gpus = sorted((gpu.result() for gpu in reader.gpus.values()), key=lambda gpu: (gpu.index, gpu.uuid))
-    return Page(tuple(gpus), malformed, example.decode("utf-8", "replace").strip())
+            unfit += 1
+            example = example or f"{line.name}{label_text(tuple(line.labels.items()))} {line.number}"[:_MAX_EXAMPLE]
+    results = sorted((gpu.result() for gpu in gpus.values()), key=lambda gpu: (gpu.index, gpu.uuid))
+    return Page(tuple(results), page.malformed + unfit, page.example or example)
 
 
 @dataclass(slots=True)
@@ -116,69 +118,34 @@ class _Gpu:
         )
 
 
-class _Reader:
-    def __init__(self) -> None:
-        self.gpus: dict[str, _Gpu] = {}
-        # By the text of the labels, which all metrics of a GPU share.
-        self._subjects: dict[bytes, tuple[Values, bool] | None] = {}
+def _take(line: Line, gpus: dict[str, _Gpu]) -> None:
+    """Raises ValueError when it is about a GPU and names it in a way that cannot be."""
+    labels = line.labels
+    uuid = labels.get("UUID") or labels.get("uuid", "")
+    if not uuid or "nvlink" in labels:
+        return
+    values = _subject(uuid, labels, gpus)
+    row = ROWS[line.name]
+    if line.name == "DCGM_FI_DEV_GPU_UTIL_RATIO" and "." not in line.number:
+        # 4.6 gave the name to the integer percentage, 4.7 to a double, which is printed with six decimals.
+        row = ROWS["DCGM_FI_DEV_GPU_UTIL"]
+    values.add(row, line.value, of_pod=bool(labels.get("pod") or labels.get("pod_name")))
 
-    def line(self, line: bytes) -> None:
-        """Raises ValueError when it is about a GPU and cannot be read."""
-        name, _, rest = line.partition(b"{")
-        name = name.strip()
-        row = ROWS.get(name)
-        if row is None:
-            return
-        labels, _, rest = rest.rpartition(b"}")
-        number, *timestamp = rest.split()
-        # The page ends with a newline: without one the number may have been cut.
-        if len(timestamp) > 1 or not line.endswith(b"\n"):
+
+def _subject(uuid: str, labels: Mapping[str, str], gpus: dict[str, _Gpu]) -> Values:
+    """The values of what the line is about, a GPU or an instance of one. Raises ValueError."""
+    if not _UUID.match(uuid):
+        raise ValueError
+    gpu = gpus.get(uuid)
+    if gpu is None:
+        if len(gpus) >= _MAX_GPUS:
             raise ValueError
-        if name == b"DCGM_FI_DEV_GPU_UTIL_RATIO" and b"." not in number:
-            # 4.6 gave the name to the integer percentage, 4.7 to a double, which is printed with six decimals.
-            row = ROWS[b"DCGM_FI_DEV_GPU_UTIL"]
-        value = float(number)
-        if labels not in self._subjects:
-            if len(self._subjects) >= _MAX_CACHED:
-                self._subjects.clear()
-            self._subjects[labels] = self._subject(_labels(labels.decode()))
-        subject = self._subjects[labels]
-        if subject is not None:
-            values, of_pod = subject
-            values.add(row, value, of_pod=of_pod)
-
-    def _subject(self, labels: Mapping[str, str]) -> tuple[Values, bool] | None:
-        """What the series is about, and whether it names a pod; None where it is not a GPU or an instance of one."""
-        uuid = labels.get("UUID") or labels.get("uuid", "")
-        if not uuid or "nvlink" in labels:
-            return None
-        if not _UUID.match(uuid):
-            raise ValueError
-        gpu = self.gpus.get(uuid)
-        if gpu is None:
-            if len(self.gpus) >= _MAX_GPUS:
-                raise ValueError
-            gpu = self.gpus[uuid] = _Gpu(uuid, _number(labels.get("gpu", "")))
-        gpu.describe(labels)
-        values = gpu.values
-        if "GPU_I_ID" in labels:
-            profile = labels.get("GPU_I_PROFILE", "")
-            _, values = gpu.instances.setdefault(_number(labels["GPU_I_ID"]), (profile, Values()))
-        return values, bool(labels.get("pod") or labels.get("pod_name"))
-
-
-def _labels(text: str) -> dict[str, str]:
-    """Raises ValueError. Of a name that is there twice the first counts: pods' own labels come after the exporter's."""
-    labels: dict[str, str] = {}
-    text = text.rstrip()
-    at = 0
-    while at < len(text):
-        match = _LABEL.match(text, at)
-        if match is None:
-            raise ValueError
-        labels.setdefault(match[1], match[2])
-        at = match.end()
-    return labels
+        gpu = gpus[uuid] = _Gpu(uuid, _number(labels.get("gpu", "")))
+    gpu.describe(labels)
+    if "GPU_I_ID" not in labels:
+        return gpu.values
+    _, values = gpu.instances.setdefault(_number(labels["GPU_I_ID"]), (labels.get("GPU_I_PROFILE", ""), Values()))
+    return values
 
 
 def _number(text: str) -> int:

@@ -127,9 +127,9 @@ def test_the_names_of_1x() -> None:
 
 
 def test_every_metric_is_read_by_some_page() -> None:
-    text = b"".join(path.read_bytes() for path in PAGES.glob("*.prom"))
-    unread = {name for name in dcgm_quantities.ROWS if name + b"{" not in text}
-    assert unread == {b"DCGM_FI_DEV_GPU_UTIL_RATIO_V2"}
+    text = "".join(path.read_text() for path in PAGES.glob("*.prom"))
+    unread = {name for name in dcgm_quantities.ROWS if name + "{" not in text}
+    assert unread == {"DCGM_FI_DEV_GPU_UTIL_RATIO_V2"}
     quantities = {row.quantity for row in dcgm_quantities.ROWS.values()}
     assert set(get_args(Field)) - quantities == {"nvlink_tx_bytes", "nvlink_rx_bytes"}
 
@@ -282,7 +282,7 @@ def test_what_is_not_about_a_gpu_is_passed_over(text: str) -> None:
         b'DCGM_FI_DEV_FB_USED{UUID="GPU-2"} 5\n',
         b'DCGM_FI_DEV_FB_USED{gpu="1",UUID="evil\\nuuid"} 5\n',
         b'DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-' + b"a" * 100 + b'"} 5\n',
-        b'DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-2",x="\xff"} 5\n',
+        b'DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-\xff"} 5\n',
         b'DCGM_FI_DEV_FB_USED{gpu="0",UUID="' + FIRST.encode() + b'",GPU_I_ID="x",GPU_I_PROFILE="1g"} 5\n',
     ],
 )
@@ -291,6 +291,17 @@ def test_a_bad_line_costs_that_line(bad: bytes) -> None:
     page = parse(bad + good)
     assert (page.malformed, page.example[:19]) == (1, "DCGM_FI_DEV_FB_USED")
     assert [(gpu.uuid, gpu.memory.used) for gpu in page.gpus] == [(FIRST, 5 * MIB)]
+
+
+def test_the_example_of_a_bad_line() -> None:
+    unreadable, unfit = 'DCGM_FI_DEV_FB_USED{UUID="GPU-1" 5', 'DCGM_FI_DEV_FB_USED{gpu="x",UUID="GPU-2"} 5.0'
+    assert parse(f"{unfit}\n".encode())[1:] == (1, unfit)
+    assert parse(f"{unfit}\n{unreadable}\n".encode())[1:] == (2, unreadable)
+
+
+def test_what_is_no_utf_8_costs_nothing() -> None:
+    page = parse(line("FB_USED", 5, ',modelName="NVIDIA \xff"').encode("latin-1") + b"\n")
+    assert [gpu.name for gpu in page.gpus] == ["NVIDIA \\xff"]
 
 
 def test_a_last_line_without_its_newline_may_be_cut() -> None:
