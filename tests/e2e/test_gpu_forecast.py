@@ -35,15 +35,13 @@ LOADED, LOAD_SECONDS = 70 * GB, 20.0
 ALMOST_FULL = int(0.995 * USABLE)
 SURGE_AFTER, PLATEAU_AFTER = 13.0, 61.0
 
-Key = tuple[str, frozenset[tuple[str, str]]]
-
 
 class Reading(NamedTuple):
     """A scrape. asked, answered: seconds since the epoch."""
 
     asked: float
     answered: float
-    values: Mapping[Key, float]
+    values: Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 
     def of(self, name: str, number: int, **labels: str) -> float | None:
         """Of oomcast_<name> with exactly these labels and that of the GPU."""
@@ -167,10 +165,13 @@ def change(node: Gpus, number: int, **values: Value) -> None:
 def after(node: Gpus, event: str) -> Reading:
     """What is read two runs after the first event of this kind was counted."""
     until(lambda: event in read(node).events(), 10)
-    name, labels = "collector_runs_total", {"collector": "gpu", "outcome": "success"}
-    settled = (node.value(name, **labels) or 0) + 2
-    until(lambda: (node.value(name, **labels) or 0) >= settled, 10)
+    settled = runs(node) + 2
+    until(lambda: runs(node) >= settled, 10)
     return read(node)
+
+
+def runs(node: Gpus) -> float:
+    return node.value("collector_runs_total", collector="gpu", outcome="success") or 0
 
 
 def sleep_until(moment: float) -> None:
