@@ -4,9 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 _CGROUPS_EXPORTER = ("cgroups-exporter==0.8.8", "argclass==1.0.3")  # it does not start with a newer argclass
+_NVITOP_EXPORTER = ("nvitop-exporter==1.7.2", "nvitop==1.7.2")
 _PATIENCE = 300
 
 
@@ -16,13 +18,12 @@ class Missing(Exception):
 
 def cgroups_exporter() -> Path:
     """The interpreter of a virtual environment of its own with PyPI's cgroups-exporter. Raises Missing."""
-    home = _cache() / "cgroups-exporter-0.8.8"
-    python = home / "bin" / "python"
-    if not (home / "bin" / "cgroups-exporter").exists():
-        shutil.rmtree(home, ignore_errors=True)
-        _run(sys.executable, "-m", "venv", str(home))
-        _run(str(python), "-m", "pip", "-q", "--disable-pip-version-check", "install", *_CGROUPS_EXPORTER)
-    return python
+    return _installed("cgroups-exporter-0.8.8", "cgroups-exporter", _CGROUPS_EXPORTER).with_name("python")
+
+
+def nvitop_exporter() -> Path:
+    """PyPI's nvitop-exporter, in a virtual environment of its own. Raises Missing."""
+    return _installed("nvitop-exporter-1.7.2", "nvitop-exporter", _NVITOP_EXPORTER)
 
 
 def node_exporter() -> Path:
@@ -41,6 +42,16 @@ def node_exporter() -> Path:
             raise Missing("apt-get downloaded no package")
         _run("dpkg-deb", "-x", str(packages[0]), str(home))
     return program
+
+
+def _installed(directory: str, program: str, packages: Sequence[str]) -> Path:
+    home = _cache() / directory
+    installed = home / "bin" / program
+    if not installed.exists():
+        shutil.rmtree(home, ignore_errors=True)
+        _run(sys.executable, "-m", "venv", str(home))
+        _run(str(home / "bin" / "python"), "-m", "pip", "-q", "--disable-pip-version-check", "install", *packages)
+    return installed
 
 
 def _cache() -> Path:

@@ -47,8 +47,16 @@ def _benchmarks(arguments: argparse.Namespace) -> Mapping[str, Callable[[], None
         "scrape": lambda: scrape.run(arguments.repeats),
         "start": lambda: startup.run(max(arguments.repeats // 3, 3)),
         "resident": lambda: resident.run(arguments.minute),
+        "gpu": lambda: _gpu(arguments.minute),
         "churn": lambda: churn.run(arguments.seconds),
     }
+
+
+def _gpu(minute: float) -> None:
+    sys.path.append(str(machine.HERE.parent / "tests"))  # the scripted driver is one of theirs
+    import gpu
+
+    gpu.run(minute)
 
 
 def _arguments() -> argparse.Namespace:
@@ -56,7 +64,7 @@ def _arguments() -> argparse.Namespace:
     known = list(_benchmarks(argparse.Namespace()))
     parser.add_argument("name", nargs="*", help=f"which of {', '.join(known)}; all of them without")
     parser.add_argument("--repeats", type=int, default=30, help="repeats of cgroups and scrape (default 30)")
-    parser.add_argument("--minute", type=float, default=60, help="seconds that resident watches (default 60)")
+    parser.add_argument("--minute", type=float, default=60, help="seconds that resident and gpu watch (default 60)")
     parser.add_argument("--seconds", type=float, default=600, help="seconds of churn (default 600)")
     arguments = parser.parse_args()
     unknown = set(arguments.name) - set(known)
