@@ -73,6 +73,14 @@ def test_a_total_that_flickers_is_never_believed(track: Track) -> None:
     assert track.invalid == 100
 
 
+def test_a_total_that_comes_and_goes_is_never_believed(track: Track) -> None:
+    for i in range(50):
+        track.take(100.0 + i / 5, SOUND)
+        track.take(100.1 + i / 5, Memory(70 * GIB, 30 * GIB, 39 * GIB, GIB))
+    assert track.fresh(110.0) == SOUND
+    assert track.invalid == 50
+
+
 def test_what_was_lost_is_not_shown(track: Track) -> None:
     track.take(100.0, SOUND)
     track.lose()
