@@ -4,7 +4,7 @@
 
 #include "fake.h"
 
-enum { XID_EVENT = 8, POLL_US = 50000 };
+enum { XID_EVENT = 8, POLL_US = 200000 };
 
 typedef struct { int session, registered[MAX_GPUS]; Wide types[MAX_GPUS], seen[MAX_GPUS]; } Set;
 typedef struct { void *device; Wide type, data; unsigned gi, ci; } Event;

@@ -57,6 +57,7 @@ class DcgmSource:
         self._gpus: dict[str, _Gpu] = {}
         self._read_at: float | None = None
         self._error = ""
+        self._asked = threading.Event()
         self._first = threading.Event()
         self._ended = threading.Event()
 
@@ -65,9 +66,11 @@ class DcgmSource:
 
     def stop(self) -> None:
         self._ended.set()
+        self._asked.set()
 
     def facts(self) -> Facts:
         """Raises NotPresent where no exporter was ever found, DcgmError when it does not answer any more."""
+        self._asked.set()
         self._first.wait(min(_FIRST, self._settings.timeout / 2))
         read_at = self._read_at
         if read_at is None:
@@ -89,12 +92,13 @@ class DcgmSource:
         return Facts(samples, levels)
 
     def _run(self) -> None:
+        self._asked.wait()  # nobody asks as long as the driver's library works
         while not self._ended.is_set():
             pause = self._settings.dcgm_period
             if self._wanted():
                 pause = self._look()
                 self._first.set()
-            self._ended.wait(pause if self._first.is_set() else 0.1)
+            self._ended.wait(pause)
 
     def _look(self) -> float:
         """Seconds until the next one."""

@@ -15,7 +15,7 @@ _FLOOR = 0.05
 """A GPU that idles has no baseline worth a multiple: from 0 everything would be a surge."""
 _RISE = 4.0
 _FALL = 2.0
-_RENEWAL = 1.0
+_FIRST_RENEWAL, _RENEWAL = 1.0, 5.0
 
 
 class CopySurge:
@@ -45,7 +45,7 @@ class CopySurge:
             self._since = None
         if at_monotonic >= self._renew_at:
             self._baseline = self._median(at_monotonic)
-            self._renew_at = at_monotonic + _RENEWAL
+            self._renew_at = at_monotonic + (_FIRST_RENEWAL if self._baseline is None else _RENEWAL)
         if self._baseline is not None and ratio >= _RISE * self._baseline:
             self._since = at_monotonic
             return self._event(at_monotonic, ratio, self._baseline)

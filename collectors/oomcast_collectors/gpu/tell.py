@@ -7,7 +7,7 @@ from oomcast.metric import Metric, Sample, Series
 from oomcast_collectors.gpu import metrics
 from oomcast_collectors.gpu.card import Card, Slice
 from oomcast_collectors.gpu.driver import Identity, Memory
-from oomcast_collectors.gpu.track import Track
+from oomcast_collectors.gpu.window import View
 
 _MEMORY = (metrics.USED, metrics.FREE, metrics.RESERVED, metrics.TOTAL)
 _MIG_MEMORY = (metrics.MIG_USED, metrics.MIG_FREE, metrics.MIG_RESERVED, metrics.MIG_TOTAL)
@@ -47,17 +47,18 @@ class Teller:
     def peaks(self, now: float) -> list[Sample]:
         """What may have to be told between two runs."""
         view = self._card.track.view(now)
-        if view is None or self._card.track.fresh(now) is None:
-            return []
+        return self._peaks(view) if view and self._card.track.fresh(now) else []
+
+    def _peaks(self, view: View) -> list[Sample]:
         return [self._of(metrics.USED_PEAK, view.peak), self._of(metrics.FREE_MIN, view.free_min)]
 
     def _memory(self, now: float) -> Iterator[Sample]:
         track, window = self._card.track, self._card.track.window
-        memory = track.fresh(now)
-        if memory is not None:
+        memory, view = track.fresh(now), track.view(now)
+        if memory and view:
             yield from self._parts(_MEMORY, memory)
-            yield from self.peaks(now)
-            yield from self._sampling(track, now)
+            yield from self._peaks(view)
+            yield from self._sampling(view)
             if window.plateau is not None:
                 yield self._of(metrics.PLATEAU, window.plateau)
                 yield self._of(metrics.PLATEAU_HEADROOM, window.usable - window.plateau)
@@ -67,13 +68,11 @@ class Teller:
             if self._source == "nvml":
                 yield self._of(metrics.CALL_SECONDS, self._card.call_seconds)
 
-    def _sampling(self, track: Track, now: float) -> Iterator[Sample]:
-        view = track.view(now)
-        if view is not None:
-            yield self._of(metrics.LARGEST_STEP, view.step)
-            yield self._of(metrics.LARGEST_GAP, view.largest_gap)
-            if view.period is not None:
-                yield self._of(metrics.PERIOD, view.period)
+    def _sampling(self, view: View) -> Iterator[Sample]:
+        yield self._of(metrics.LARGEST_STEP, view.step)
+        yield self._of(metrics.LARGEST_GAP, view.largest_gap)
+        if view.period is not None:
+            yield self._of(metrics.PERIOD, view.period)
 
     def _parts(self, rows: tuple[Metric, ...], memory: Memory, instance: str = "") -> Iterator[Sample]:
         for row, value in zip(rows, (memory.used, memory.free, memory.reserved, memory.total), strict=True):
