@@ -2,10 +2,10 @@
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from oomcast.clock import SystemClock
+from oomcast.clock import Clock, SystemClock
 from oomcast_collectors.gpu.driver import (
     Device,
     DriverError,
@@ -43,15 +43,18 @@ def error(fault: Fault, function: str = "nvmlDeviceGetCount") -> DriverError:
 
 
 class FakeLibrary:
-    """See driver.Driver. failing: by function, or by (function, uuid). calls: how many of each there were.
+    """See driver.Driver. failing: by function, or by (function, uuid). calls: how many of each there were. memory: of
+    each GPU. working: called with each reading of it.
 
     unsafe: whether it was ever closed with a call inside, which crashes a real one.
     """
 
-    def __init__(self, *uuids: str, clock: SystemClock) -> None:
+    def __init__(self, *uuids: str, clock: Clock) -> None:
         self._clock = clock
         self.uuids = list(uuids)
         self.missing: list[Missing] = []
+        self.memory = Memory(80 * GIB, 30 * GIB, 49 * GIB, GIB)
+        self.working: Callable[[], object] = lambda: None
         self.mig: dict[str, list[Instance]] = {}
         self.failing: dict[str | tuple[str, str], Exception] = {}
         self.calls: dict[str, int] = {}
@@ -138,7 +141,7 @@ class FakeXids:
 
 
 class FakeDevice:
-    """See driver.Device: 80 GiB, 30 of them in use."""
+    """See driver.Device."""
 
     def __init__(self, library: FakeLibrary, uuid: str) -> None:
         self.uuid = uuid
@@ -146,7 +149,8 @@ class FakeDevice:
 
     def memory(self) -> Memory:
         with self._library.inside("memory", self.uuid):
-            return Memory(80 * GIB, 30 * GIB, 49 * GIB, GIB)
+            self._library.working()
+            return self._library.memory
 
     def utilization(self) -> Utilization:
         with self._library.inside("utilization", self.uuid):
