@@ -47,10 +47,11 @@ class MemoryKind:
             return self._without_memory(integrated or identity.addressing == "ats")
         # Whoever has answered once is not unified for not answering later.
         self._looks = _LOOKS
-        if total is None or (integrated and host_total is None):
-            return "unknown"
-        if integrated and host_total is not None and abs(total - host_total) <= _TOLERANCE * host_total:
-            return "unified"
+        if integrated:
+            if total is None or host_total is None:
+                return "unknown"
+            if abs(total - host_total) <= _TOLERANCE * host_total:
+                return "unified"
         return "coherent" if identity.addressing == "ats" else "dedicated"
 
     def _without_memory(self, shares: bool) -> Kind:

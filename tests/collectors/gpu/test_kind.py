@@ -112,7 +112,8 @@ def test_a_total_of_zero_is_no_memory() -> None:
 def test_nothing_is_decided_on_what_was_not_read() -> None:
     kind = MemoryKind()
     h200 = identity("NVIDIA H200", "v2")
-    assert [kind.look(h200, None, HOST), kind.look(h200, 141 * GIB, None)] == ["unknown", "dedicated"]
+    assert kind.look(h200, None, None) == "dedicated"  # its memory was read, and no total makes it the host's
     kind = MemoryKind()
     gb10 = identity("NVIDIA GB10", "v2", "ats")
-    assert [kind.look(gb10, HOST, None), kind.look(gb10, HOST, HOST)] == ["unknown", "unified"]
+    looks_at = ((None, HOST), (HOST, None), (HOST, HOST))
+    assert [kind.look(gb10, total, host) for total, host in looks_at] == ["unknown", "unknown", "unified"]
