@@ -13,6 +13,7 @@ from types import FrameType
 
 import cgroup_pass
 import churn
+import exposition_text
 import machine
 import resident
 import scrape
@@ -45,6 +46,7 @@ def _benchmarks(arguments: argparse.Namespace) -> Mapping[str, Callable[[], None
     return {
         "cgroups": lambda: cgroup_pass.run(arguments.repeats),
         "scrape": lambda: scrape.run(arguments.repeats),
+        "exposition_text": lambda: exposition_text.run(arguments.repeats),
         "start": lambda: startup.run(max(arguments.repeats // 3, 3)),
         "resident": lambda: resident.run(arguments.minute),
         "gpu": lambda: _gpu(arguments.minute),
@@ -63,7 +65,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = list(_benchmarks(argparse.Namespace()))
     parser.add_argument("name", nargs="*", help=f"which of {', '.join(known)}; all of them without")
-    parser.add_argument("--repeats", type=int, default=30, help="repeats of cgroups and scrape (default 30)")
+    parser.add_argument("--repeats", type=int, default=30, help="repeats of the first three (default 30)")
     parser.add_argument("--minute", type=float, default=60, help="seconds that resident and gpu watch (default 60)")
     parser.add_argument("--seconds", type=float, default=600, help="seconds of churn (default 600)")
     arguments = parser.parse_args()
