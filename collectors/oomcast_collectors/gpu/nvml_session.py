@@ -37,6 +37,12 @@ _FAULTS: Mapping[int, Fault] = MappingProxyType(
 )
 
 
+class _Loaded(ctypes.CDLL):
+    """file: what the library was loaded from, as it was then."""
+
+    file: tuple[int, int] | None = None
+
+
 class Library:
     """The driver's library, which stays in the process once it is loaded. api: nvidia-ml-py, which knows only one.
 
@@ -45,22 +51,28 @@ class Library:
 
     def __init__(self, name: str) -> None:
         try:
-            self.functions = ctypes.CDLL(name)
+            functions = _Loaded(name)
         except OSError as error:
             raise DriverError("no_driver", "dlopen", LIBRARY_NOT_FOUND, str(error)) from error
-        if not hasattr(self.functions, "nvmlInitWithFlags"):
+        if not hasattr(functions, "nvmlInitWithFlags"):
             raise DriverError("no_driver", "dlsym", LIBRARY_NOT_FOUND, f"{name} is not the library of a driver")
         # Four megabytes that a machine without a driver need not have.
         import pynvml
 
-        pynvml.nvmlLib = self.functions
         self.api: Any = pynvml
-        self._path = _path_of(self.functions)
-        self._file = _file_at(self._path)
+        self._path = _path_of(functions)
+        before = pynvml.nvmlLib
+        if before is not None and before._handle == functions._handle:
+            # A collector before this one loaded it, maybe from a file that is not there any more.
+            functions = before
+        else:
+            functions.file = _file_at(self._path)
+            pynvml.nvmlLib = functions
+        self.functions: _Loaded = functions
 
     def outdated(self) -> bool:
         """Whether another file lies where the library was loaded from. False while there is none."""
-        return _file_at(self._path) not in (None, self._file)
+        return _file_at(self._path) not in (None, self.functions.file)
 
 
 class Session:
