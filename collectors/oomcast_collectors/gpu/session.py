@@ -215,7 +215,8 @@ class Session:
     def _leave(self) -> None:
         if not self._open:
             return
-        while not self._callers.call_back():
+        self._callers.call_back()
+        while not self._callers.out:
             time.sleep(_TICK)
         self._close()
 
