@@ -39,6 +39,8 @@ def only(body: bytes) -> Line:
         b"m 5 now\n",
         b"m 5 # no exemplar\n",
         b"m-x 5\n",
+        b"m-5\n",
+        b"m.5\n",
         b'm{a="1" 5\n',
         b'm{a="1"}\n',
         b'm{a="1" oops} 5\n',
@@ -156,7 +158,7 @@ UNITS = [
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("start", [b"m", b"m ", b"m{", b'm{a="', b'm{a="b" ', b"m 1", b"m 1 ", b"m 1 # {"])
+@pytest.mark.parametrize("start", [b"m", b"m ", b"m{", b'm{a="', b'm{a="b" ', b'm{a="b",', b"m 1", b"m 1 ", b"m 1 # {"])
 def test_the_longest_lines_take_time_in_proportion(start: bytes, unit: bytes) -> None:
     line = start + unit * ((MAX_LINE - len(start) - 1) // len(unit)) + b"\n"
     began = time.process_time()
