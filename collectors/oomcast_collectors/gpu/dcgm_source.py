@@ -99,6 +99,8 @@ class DcgmSource:
                 pause = self._look()
                 self._first.set()
             self._ended.wait(pause)
+        if self._exporter is not None:
+            self._exporter.close()
 
     def _look(self) -> float:
         """Seconds until the next one."""
