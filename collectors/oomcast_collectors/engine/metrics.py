@@ -72,9 +72,13 @@ LARGEST = _per_engine(
     " at most the longest that the engine accepts.",
 )
 BYTES_PER_TOKEN = _per_engine(
-    "kv_cache_bytes_per_token", "gauge", "KV memory of one token on all ranks, from the engine or from config.json."
+    "kv_cache_bytes_per_token",
+    "gauge",
+    "KV memory of one token on one tensor-parallel rank, from the engine or from config.json.",
 )
-CAPACITY_BYTES = _per_engine("kv_cache_capacity_bytes", "gauge", "Memory of the KV pool, of all ranks together.")
+CAPACITY_BYTES = _per_engine(
+    "kv_cache_capacity_bytes", "gauge", "Memory of the KV pool, of all data-parallel and one tensor-parallel rank."
+)
 MAX_MODEL_LEN = _per_engine("engine_max_model_len_tokens", "gauge", "Longest request that the engine accepts.")
 FITS = _per_engine(
     "kv_cache_max_model_len_fits",
