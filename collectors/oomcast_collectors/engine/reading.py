@@ -56,7 +56,10 @@ class Reading:
     """None, or a key that is missing: the engine does not tell.
 
     model: the name it serves under. version: its own. started: UTC seconds at which the engine's process started.
-    max_model_len: tokens of the longest request that it accepts. capacity_bytes: of all pools, on all ranks.
+    max_model_len: tokens of the longest request that it accepts. capacity_bytes, bytes_per_token: of all pools, but of
+    one tensor-parallel rank; no engine tells how many there are.
+    cache_unit: what the engine counts queries and hits in: "tokens"; "blocks", which were converted to tokens; "" where
+    that is not known: their ratio holds, the numbers may be blocks.
     running: requests being worked on. waiting: requests by reason, "" where the engine names none.
     breaker_open: of a gateway, whether a circuit breaker is open.
     """
@@ -74,6 +77,7 @@ class Reading:
     counts: Mapping[Count, Mapping[str, float]] = field(default_factory=dict)
     lengths: Lengths | None = None
     breaker_open: bool | None = None
+    cache_unit: Literal["tokens", "blocks", ""] = ""
 
     def count(self, what: Count) -> float | None:
         """The sum over its label values."""
