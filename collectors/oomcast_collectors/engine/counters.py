@@ -6,7 +6,7 @@ soon they are back. In doubt the totals wait for SETTLE seconds, after which wha
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from oomcast_collectors.engine.length_totals import Bounds, LengthTotals, sound
 from oomcast_collectors.engine.reading import Count, Lengths, Reading
@@ -50,14 +50,15 @@ class Counters:
             return False
         values = self._values(reading)
         moved = self._started_anew(reading.started)
-        fallen, near_zero = self._fallen(values)
+        compared = self._compared(values, reading.lengths)
+        fallen, near_zero = _fallen(compared)
         anew = fallen and (moved or (near_zero and not self._same_process(reading.started)) or self._settled(at))
         restarted = moved or anew
         self._started = reading.started if restarted else reading.started or self._started
         if restarted:
             self.restarts += 1
             self.restarted = at
-        if anew or (moved and not self._compared(values)):
+        if anew or (moved and not compared):
             self._end_life()
         elif fallen:
             return False
@@ -108,20 +109,13 @@ class Counters:
     def _same_process(self, started: float | None) -> bool:
         return self._started is not None and started is not None and not self._started_anew(started)
 
-    def _compared(self, values: Mapping[_Key, float]) -> list[tuple[float, float]]:
+    def _compared(self, values: Mapping[_Key, float], lengths: Lengths | None) -> list[tuple[float, float]]:
         """(last value, value) of the counters that are on this page and had counted something."""
-        pairs = ((self._series[key].life, value) for key, value in values.items() if key in self._series)
-        return [(life, value) for life, value in pairs if life > 0]
-
-    def _fallen(self, values: Mapping[_Key, float]) -> tuple[bool, bool]:
-        """Whether most counters fell, and whether those fell to next to nothing.
-
-        Not all need to fall in a restart: a count of 2 may be 2 again before the next look.
-        """
-        pairs = self._compared(values)
-        fallen = [(life, value) for life, value in pairs if value < life]
-        most = bool(fallen) and 2 * len(fallen) >= len(pairs)
-        return most, most and all(value < _NEAR_ZERO * life for life, value in fallen)
+        pairs = {key: (self._series[key].life, value) for key, value in values.items() if key in self._series}
+        if _LENGTHS in pairs and lengths is not None and not self._lengths.same_buckets(lengths):
+            # No process changes its buckets.
+            pairs[_LENGTHS] = (pairs[_LENGTHS][0], 0.0)
+        return [(life, value) for life, value in pairs.values() if life > 0]
 
     def _settled(self, at: float) -> bool:
         return self._whole_at is not None and at - self._whole_at >= SETTLE
@@ -136,15 +130,28 @@ class Counters:
             series = self._series.get(key)
             if series is None:
                 series = self._series[key] = _Series(at)
-            if key == _LENGTHS and lengths is not None:
-                self._add_lengths(lengths, at, series)
-            series.add(value, at)
+            if key != _LENGTHS or lengths is None or self._add_lengths(lengths, at, series):
+                series.add(value, at)
 
-    def _add_lengths(self, lengths: Lengths, at: float, count: "_Series") -> None:
+    def _add_lengths(self, lengths: Lengths, at: float, count: "_Series") -> bool:
+        """Whether they were taken: at once what goes on from the last ones, anything else once it lasts."""
         if count.life == 0 or self._lengths.fits(lengths):
             self._lengths.add(lengths)
-        elif at - count.whole_at >= SETTLE:
+            return True
+        if at - count.whole_at >= SETTLE:
             self._lengths.rebase(lengths)
+            return True
+        return False
+
+
+def _fallen(compared: Sequence[tuple[float, float]]) -> tuple[bool, bool]:
+    """Whether most counters fell, and whether those fell to next to nothing. compared: (last value, value).
+
+    Not all need to fall in a restart: a count of 2 may be 2 again before the next look.
+    """
+    fallen = [(life, value) for life, value in compared if value < life]
+    most = bool(fallen) and 2 * len(fallen) >= len(compared)
+    return most, most and all(value < _NEAR_ZERO * life for life, value in fallen)
 
 
 class _Series:

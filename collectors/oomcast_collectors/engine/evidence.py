@@ -61,7 +61,7 @@ LONG_PREFILL_UNMOVED = 120.0
 class Signals(NamedTuple):
     """running, waiting: requests. usage: 0 to 1, of the fullest pool.
 
-    queueing: seconds for which requests waited for memory while others ran. age: seconds since a restart was seen.
+    queueing: seconds for which requests waited for memory. age: seconds since a restart was seen.
     asleep: the engine was put to sleep. ratio: hits over queries. None where not told.
     """
 
@@ -157,7 +157,7 @@ def _collapsed(signals: Signals, was: bool) -> str:
 def _saturated(signals: Signals, was: bool) -> str:
     if signals.usage is not None and signals.usage >= (SATURATED_USAGE_LEFT if was else SATURATED_USAGE):
         return f"{signals.usage:.0%} of the KV pool used"
-    if signals.queueing >= SATURATED_QUEUE:
+    if signals.running and signals.queueing >= SATURATED_QUEUE:
         return f"{signals.waiting:g} waiting for {signals.queueing:.0f} s while {signals.running:g} run"
     return ""
 
@@ -176,7 +176,7 @@ def _long_prefill(signals: Signals, was: bool) -> str:
 
 
 def _serving(signals: Signals, was: bool) -> str:
-    if signals.running is None or not (signals.running or signals.waiting):
+    if signals.running is None or signals.asleep or not (signals.running or signals.waiting):
         return ""
     return f"{signals.running:g} running, {signals.waiting or 0:g} waiting"
 

@@ -38,7 +38,10 @@ class Flow(NamedTuple):
 
 
 class Throughput:
-    """What is calm is the median over the last five minutes that were: it does not sink while an engine thrashes."""
+    """What is calm is the median over the last five minutes that were, without those of a prompt's prefill alone.
+
+    It does not sink while an engine thrashes.
+    """
 
     def __init__(self) -> None:
         self._generated = Past[float](RATE_SPAN, 15)
@@ -66,7 +69,8 @@ class Throughput:
         elif self._mark is None:
             self._mark = (at, generated)
         elif at - self._mark[0] >= _CALM_STEP:
-            self._calm.append((generated - self._mark[1]) / (at - self._mark[0]))
+            if generated > self._mark[1]:
+                self._calm.append((generated - self._mark[1]) / (at - self._mark[0]))
             self._mark = (at, generated)
 
 

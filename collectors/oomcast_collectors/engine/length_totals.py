@@ -28,7 +28,11 @@ class LengthTotals:
     def fits(self, lengths: Lengths) -> bool:
         """Whether it can be a later histogram of the same life as the last one."""
         part = self._parts.get(self._key(lengths))
-        return part is not None and _bounds(lengths) == self._bounds and lengths.buckets[-1][1] >= part.life[-1]
+        return part is not None and self.same_buckets(lengths) and lengths.buckets[-1][1] >= part.life[-1]
+
+    def same_buckets(self, lengths: Lengths) -> bool:
+        """Whether its buckets are those of the last histogram that was taken."""
+        return _bounds(lengths) == self._bounds
 
     def add(self, lengths: Lengths) -> None:
         """Takes the histogram as the present life's."""

@@ -89,14 +89,9 @@ def above(lengths: Lengths, tokens: float, longest: float = math.inf) -> tuple[f
     count, low, high = unsure
     if not least <= lengths.sum <= most:
         return sure, sure + count
-    at_most = min(count, _whole((lengths.sum - least) / (tokens - low)))
-    not_above = math.inf if math.isinf(most) else _whole((most - lengths.sum) / (high - tokens))
+    at_most = min(count, (lengths.sum - least) // (tokens - low))
+    not_above = math.inf if math.isinf(most) else (most - lengths.sum) // (high - tokens)
     return sure + max(count - not_above, 0.0), sure + at_most
-
-
-def _whole(number: float) -> float:
-    """Rounded down, but for the error of the division."""
-    return float(math.floor(number + 1e-6))
 
 
 def _minus(now: Lengths, before: Lengths | None) -> Lengths:

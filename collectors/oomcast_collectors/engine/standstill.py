@@ -75,9 +75,11 @@ class Standstill:
     def _stuck(self, running: float | None, waiting: float | None, moved: bool, at: float) -> float | None:
         if running is None or waiting is None:
             return None
-        if running or not waiting or moved or self._stuck_since is None:
+        if running or not waiting:
+            self._stuck_since = None
+        elif moved or self._stuck_since is None:
             self._stuck_since = at
-        return at - self._stuck_since
+        return 0.0 if self._stuck_since is None else at - self._stuck_since
 
     def _frozen(self, running: float | None, usage: float | None, counters: Counters, moved: bool, at: float) -> Still:
         generated, queries = counters.total("generation_tokens"), counters.total("queries") or 0.0

@@ -104,7 +104,7 @@ class States:
     def _queueing(self, reading: Reading, at: float) -> float:
         # What waits for anything but memory has a reason: "deferred" until its cache arrives from elsewhere.
         waits = any(n > 0 for reason, n in reading.waiting.items() if reason in ("", "capacity"))
-        if not waits or not reading.running:
+        if not waits:
             self._queueing_since = None
         elif self._queueing_since is None:
             self._queueing_since = at
