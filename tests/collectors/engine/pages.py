@@ -1,32 +1,28 @@
-"""The pages of engines that tests read: captures, and those written by hand."""
+"""Counters that are fed page by page."""
 
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Mapping
 
-from oomcast_collectors.engine.detect import kinds_of
-from oomcast_collectors.engine.kinds import NAMES, read
-from oomcast_collectors.engine.reading import Reading
-from oomcast_collectors.exposition_text import Line
-from oomcast_collectors.exposition_text import read as read_text
-
-FIXTURES = Path(__file__).parents[2] / "fixtures" / "engines"
-CAPTURES = sorted(path.stem for path in FIXTURES.glob("*.prom"))
-WRITTEN = sorted(f"written/{path.stem}" for path in (FIXTURES / "written").glob("*.prom"))
+from oomcast_collectors.engine.counters import Counters
+from oomcast_collectors.engine.reading import Count, Lengths, Reading
 
 
-def text(name: str) -> str:
-    return (FIXTURES / f"{name}.prom").read_text()
+def page(
+    started: float | None = None, lengths: Lengths | None = None, **counts: float | Mapping[str, float]
+) -> Reading:
+    named = {name: value if isinstance(value, Mapping) else {"": value} for name, value in counts.items()}
+    return Reading("vllm", started=started, counts=named, lengths=lengths)  # type: ignore[arg-type]
 
 
-def lines(page: str) -> list[Line]:
-    return list(read_text(page.encode(), NAMES))
+class Fed:
+    """Counters and the moment."""
 
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.at = 1000.0
 
-def reading(page: str) -> Reading:
-    """The page as the collector reads it: found out what it is, then read."""
-    found = lines(page)
-    return read(kinds_of({line.name for line in found}), found)
+    def take(self, reading: Reading | None, after: float = 1.0) -> bool:
+        self.at += after
+        return self.counters.look(reading, self.at)
 
-
-def without_lengths(found: Reading) -> Reading:
-    return replace(found, lengths=None)
+    def totals(self, *names: Count) -> list[float | None]:
+        return [self.counters.total(name) for name in names]
