@@ -142,6 +142,15 @@ def _cc() -> str | None:
     return None if done.returncode == 0 else f"cc cannot compile: {done.stderr.strip()[-200:]}"
 
 
+def _netns() -> str | None:
+    absent = _commands("ip", "nsenter", "unshare")
+    if absent:
+        return absent
+    veth = ["unshare", "--net", "ip", "link", "add", "one", "type", "veth", "peer", "name", "two"]
+    done = subprocess.run(veth, capture_output=True, text=True, check=False, timeout=60)
+    return None if done.returncode == 0 else f"no network namespace can be made: {done.stderr.strip()[-200:]}"
+
+
 def _commands(*names: str) -> str | None:
     absent = [name for name in names if shutil.which(name) is None]
     return f"not on the PATH: {', '.join(absent)}" if absent else None
@@ -171,6 +180,7 @@ PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "vm": _vm,
         "engines": _engines,
         "cc": _cc,
+        "netns": _netns,
     }
 )
 
