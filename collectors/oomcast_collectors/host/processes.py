@@ -45,7 +45,7 @@ class Found(NamedTuple):
 
 class ProcessStat(NamedTuple):
     """What /proc/PID/stat says. comm: decoded, bytes that are no UTF-8 as backslash escapes. exiting: it is ending, or
-    a zombie."""
+    a zombie. parent: the pid of its parent, 0 without one."""
 
     comm: str
     state: str
@@ -53,6 +53,7 @@ class ProcessStat(NamedTuple):
     exiting: bool
     major_faults: int
     start_time: int
+    parent: int
 
 
 @dataclass(slots=True)
@@ -182,12 +183,12 @@ def parse_stat(data: bytes) -> ProcessStat | None:
     fields = data[end + 1 :].split()
     if start < 0 or end < start or len(fields) < 20:
         return None
-    flags, faults, started = fields[6], fields[9], fields[19]
-    if not (flags.isdigit() and faults.isdigit() and started.isdigit() and max(map(len, fields[6:20])) <= 20):
+    parent, flags, faults, started = numbers = fields[1], fields[6], fields[9], fields[19]
+    if not (all(map(bytes.isdigit, numbers)) and max(map(len, fields[:20])) <= 20):
         return None
-    comm = data[start + 1 : end].decode("utf-8", "backslashreplace")
+    comm, state = data[start + 1 : end].decode("utf-8", "backslashreplace"), fields[0].decode("ascii", "replace")
     kernel, exiting = bool(int(flags) & _PF_KTHREAD), bool(int(flags) & _PF_EXITING)
-    return ProcessStat(comm, fields[0].decode("ascii", "replace"), kernel, exiting, int(faults), int(started))
+    return ProcessStat(comm, state, kernel, exiting, int(faults), int(started), int(parent))
 
 
 def cgroup_components(data: bytes) -> set[str]:
