@@ -36,15 +36,10 @@ class _Compiled:
         self.regex = re.compile(self.rule.regex) if self.rule.regex else None
         self.numbers = {name: re.compile(pattern) for name, pattern in self.rule.numbers.items()}
 
-    def find(self, text: str) -> Iterator[tuple[str, str]]:
-        """Each literal that is in `text`, and what is around it."""
-        for literal in self.rule.contains:
+    def hit(self, text: str, literals: Sequence[str]) -> Hit | None:
+        for literal in literals:
             at = text.find(literal)
-            if at >= 0:
-                yield literal, text[max(0, at - BEFORE) : at + AFTER]
-
-    def hit(self, found: Sequence[tuple[str, str]]) -> Hit | None:
-        for literal, window in found:
+            window = text[max(0, at - BEFORE) : at + AFTER]
             if self.regex is None or self.regex.search(window):
                 return Hit(self.rule, literal, self._numbers(window))
         return None
@@ -72,7 +67,7 @@ class Matcher:
         limit: float = _SLOW,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._rules = [_Compiled(rule) for rule in rules]
+        self._pairs = [(literal, compiled) for compiled in map(_Compiled, rules) for literal in compiled.rule.contains]
         self._slow = slow
         self._limit = limit
         self._clock = clock
@@ -94,22 +89,30 @@ class Matcher:
 
     def match(self, text: str) -> list[Hit]:
         """What the line is, by every rule that takes it."""
-        if any(mark in text for mark in REQUEST_MARKS):
-            return []
         hits = []
-        for compiled in tuple(self._rules):
-            found = tuple(compiled.find(text))
-            if not found:
-                continue
+        for compiled, literals in self._found(text):
             began = self._clock()
-            hit = compiled.hit(found)
+            hit = compiled.hit(text, literals)
             took = self._clock() - began
             if took > self._limit:
-                self._rules.remove(compiled)
+                self._pairs = [pair for pair in self._pairs if pair[1] is not compiled]
                 self._slow(compiled.rule, took)
             if hit is not None:
                 hits.append(hit)
         return hits
+
+    def _found(self, text: str) -> list[tuple[_Compiled, list[str]]]:
+        """The rules of which literals are in the line, with these."""
+        found: list[tuple[_Compiled, list[str]]] = []
+        for literal, compiled in self._pairs:
+            if literal in text:
+                if found and found[-1][0] is compiled:
+                    found[-1][1].append(literal)
+                else:
+                    found.append((compiled, [literal]))
+        if found and any(mark in text for mark in REQUEST_MARKS):
+            return []
+        return found
 
 
 def _needles(rules: Sequence[Rule]) -> tuple[bytes, ...]:

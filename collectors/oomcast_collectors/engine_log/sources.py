@@ -53,7 +53,7 @@ class Sources:
         for entry in self._files:
             for pattern in entry.paths:
                 for path in self._matches(pattern):
-                    yield Wanted(path, entry.engine, {"file": path.name})
+                    yield Wanted(path, entry.engine, {"file": _shown(path.name)})
         if self._pods is not None:
             yield from self._containers(self._pods)
 
@@ -96,3 +96,9 @@ class Sources:
         if trouble not in self._told and len(self._told) < 100:
             self._told.add(trouble)
             self._log.warning("%s", trouble)
+
+
+def _shown(name: str) -> str:
+    """A file may be called anything: bytes that are no UTF-8 and what no line should hold are escaped."""
+    text = name.encode("utf-8", "backslashreplace").decode()
+    return "".join(c if c.isprintable() else "?" for c in text)

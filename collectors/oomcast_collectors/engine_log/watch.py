@@ -5,6 +5,7 @@ import os
 import select
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from oomcast_collectors.engine_log.sources import Sources, Wanted
 
 _PAUSE = 0.25
 _SHARE = 16  # times the CPU time of a look: a lasting storm gets a sixteenth of a core
-_BUDGET = 4 << 20  # bytes a look: bounds how long one takes
+_LOOK = 0.1  # seconds of CPU time that a look may take, so that its pause is bounded too
 _RESCAN = 2.0
 
 
@@ -69,7 +70,7 @@ class Watch:
             self._close()
 
     def look(self) -> None:
-        """One look at everything, and at most `_BUDGET` bytes of it."""
+        """One look at everything; what there is no time for is read in the next ones."""
         now = self._clock.monotonic()
         if self._rescan is None or now - self._rescan >= _RESCAN:
             self._scan(first=self._rescan is None)
@@ -105,15 +106,14 @@ class Watch:
 
     def _read(self) -> None:
         """A chunk of each in turn, so that one that never ends keeps nobody waiting."""
-        ready: list[Followed | journal.Unit] = [*self._gone, *self._files.values(), *self._units]
-        self._turn += 1
-        at = self._turn % max(1, len(ready))
-        ready = ready[at:] + ready[:at]
-        left = _BUDGET
-        while ready and left > 0 and self._deadline is None:
-            counts = [(source, source.read()) for source in ready]
-            left -= sum(count for _, count in counts)
-            ready = [source for source, count in counts if count]
+        ready: deque[Followed | journal.Unit] = deque([*self._gone, *self._files.values(), *self._units])
+        ready.rotate(-self._turn % max(1, len(ready)))
+        ends = time.thread_time() + _LOOK
+        while ready and time.thread_time() < ends and self._deadline is None:
+            self._turn += 1
+            source = ready.popleft()
+            if source.read():
+                ready.append(source)
 
     def _sleep(self, seconds: float) -> None:
         poller = select.poll()

@@ -123,6 +123,28 @@ def test_a_storm_is_counted_and_few_events_are_told(bench: Bench, tmp_path: Path
     assert told.count("engine_dead") == 1
 
 
+def test_a_flood_in_one_log_keeps_no_other_waiting(bench: Bench, tmp_path: Path, eventually: Eventually) -> None:
+    flood, quiet = tmp_path / "flood.log", tmp_path / "quiet.log"
+    collector = started(bench, eventually, files=[*files(flood, "flood"), *files(quiet, "quiet")])
+    write(flood, "nothing of interest, again and again and again\n" * 300_000)
+    write(quiet, f"{OOM}\n")
+    assert bench.event().fields["engine"] == "quiet"
+    eventually(lambda: values(collector)['lines_total{engine="flood"}'] == 300_000)
+
+
+def test_the_worst_expression_that_is_accepted_is_switched_off_at_its_first_line(
+    bench: Bench, tmp_path: Path, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "a.log"
+    rules = [{"name": "own", "contains": ["mark"], "regex": ".{0,100}.{0,100}[xy]"}]
+    collector = started(bench, eventually, files=files(path), rules=rules)
+    write(path, "mark" + "." * 20_000 + f"\nmark {OOM} x\n")
+    assert bench.event().fields["rule"] == "cuda_out_of_memory"
+    got = values(collector)
+    assert (got["rules_disabled"], got['events_total{engine="chat",rule="own"}']) == (1, 0)
+    assert [message for message in caplog.messages if "rule own is not used any more: it took 0." in message]
+
+
 @pytest.mark.parametrize("log", sorted(FIXTURES.glob("*-*.log")), ids=lambda path: path.name)
 def test_real_logs_as_they_are_written(bench: Bench, tmp_path: Path, eventually: Eventually, log: Path) -> None:
     path = tmp_path / "a.log"

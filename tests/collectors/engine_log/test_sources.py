@@ -1,6 +1,7 @@
 """Which files are followed."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def test_a_pattern_leaves_predecessors_alone_and_a_name_is_a_name(tmp_path: Path
         (tmp_path / name).touch()
     assert names(of_files(tmp_path / "*")) == sorted(kept)
     assert names(of_files(tmp_path / "a.log.1", tmp_path / "absent")) == ["a.log.1", "absent"]
+
+
+def test_a_name_is_fit_to_be_shown(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"a\xff\n.log")).touch()
+    assert [one.fields["file"] for one in of_files(tmp_path / "*").wanted().values()] == ["a\\udcff?.log"]
 
 
 def test_there_is_a_limit_that_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
