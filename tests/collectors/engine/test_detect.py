@@ -2,7 +2,7 @@
 
 import pytest
 
-from collectors.engine.pages import CAPTURES, WRITTEN, lines, text
+from collectors.engine.kind_pages import CAPTURES, WRITTEN, lines, text
 from oomcast_collectors.engine.detect import Place, kind_of, kinds_of, places
 from oomcast_collectors.engine.kinds import KINDS
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from collectors.engine.pages import CAPTURES, FIXTURES, reading, text, without_lengths
+from collectors.engine.kind_pages import CAPTURES, FIXTURES, reading, text, without_lengths
 from oomcast_collectors.engine.kinds import KINDS
 from oomcast_collectors.engine.reading import Count, Lengths, Pool, Reading
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.engine.pages import reading, text
+from collectors.engine.kind_pages import reading, text
 from oomcast_collectors.engine.kinds import KINDS
 from oomcast_collectors.engine.kinds.rows import Extra
 from oomcast_collectors.engine.reading import Kind, Pool, Reading
@@ -113,6 +113,16 @@ def test_props_of_llamacpp() -> None:
     assert (named.model, named.pools) == ("tiny", (Pool("", capacity=4096, exact=False),))
 
 
+@pytest.mark.parametrize("size", [True, 0, -1, 4096.0, "4096", None, 1 << 41])
+def test_a_size_that_is_none_changes_nothing(size: object) -> None:
+    before = Reading("llamacpp", max_model_len=7)
+    assert (
+        apply("llamacpp", "/props", {"default_generation_settings": {"n_ctx": size}, "total_slots": 4}, before)
+        == before
+    )
+    assert apply("vllm", "/v1/models", {"data": [{"max_model_len": size}]}) == Reading("vllm")
+
+
 def test_slots_of_llamacpp() -> None:
     answer = [
         {"id": 0, "n_ctx": 1000, "is_processing": False, "n_prompt_tokens": 900},  # only cached
@@ -120,6 +130,7 @@ def test_slots_of_llamacpp() -> None:
         {"id": 2, "n_ctx": 1000, "is_processing": True},  # of a release that does not tell
         {"id": 3, "n_ctx": 1000, "is_processing": True, "n_prompt_tokens": 1001},
         {"id": 4, "is_processing": True, "n_prompt_tokens": 5},
+        {"id": 5, "n_ctx": 1000, "is_processing": True, "n_prompt_tokens": 0},
         "no slot",
     ]
     found = apply("llamacpp", "/slots", answer, Reading("llamacpp", max_model_len=7))
@@ -130,6 +141,7 @@ def test_slots_of_llamacpp() -> None:
         Pool("2", None, 1000, None, False),
         Pool("3", 1.0, 1000, 0, False),
         Pool("4", None, None, None, False),
+        Pool("5", 0.0, 1000, 1000, False),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from collectors.engine.pages import WRITTEN, reading, text
+from collectors.engine.kind_pages import WRITTEN, reading, text
 from oomcast_collectors.engine.reading import Lengths, Pool, Reading
 
 INF = math.inf
