@@ -1,16 +1,18 @@
 """What a network namespace says of itself: which sockets listen in it, and at which addresses it is reached."""
 
+import contextlib
 import ipaddress
 import re
 import socket
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from oomcast_collectors.host.files import read_once
 
-# Sockets that listen come first in the table, so that a limit costs connections only.
 _SOCKETS = 512 << 10
+_SOCKETS_PART = 16 << 10
 # The trie of a node that knows the routes to each pod of a large cluster has megabytes.
 _ROUTES = 8 << 20
 _ADDRESSES = 256 << 10
@@ -66,8 +68,9 @@ class Namespace:
 def read_namespace(proc: str, process: int | str) -> Namespace:
     """That of a process. Raises OSError where it has ended."""
     folder = f"{proc}/{process}/net"
-    sockets = dict(_listening(read_once(f"{folder}/tcp", _SOCKETS)))
-    sockets |= _listening(_optional(f"{folder}/tcp6", _SOCKETS))
+    sockets = dict(_listening(_head(Path(folder, "tcp"))))
+    with contextlib.suppress(FileNotFoundError):
+        sockets |= _listening(_head(Path(folder, "tcp6")))
     v4 = _local(_optional(f"{folder}/fib_trie", _ROUTES))
     v6 = dict(_inet6(_optional(f"{folder}/if_inet6", _ADDRESSES)))
     outside = [address for address in v4 if not ipaddress.ip_address(address).is_loopback]
@@ -85,6 +88,17 @@ def _optional(path: str, limit: int) -> bytes:
         return read_once(path, limit)
     except FileNotFoundError:
         return b""
+
+
+def _head(path: Path) -> bytes:
+    """The table up to where no more sockets listen: those come first, and behind them may be 100,000 connections."""
+    table = b""
+    with path.open("rb", buffering=0) as file:
+        while len(table) < _SOCKETS and (part := file.read(_SOCKETS_PART)):
+            table += part
+            if b" 0A " not in part:
+                break
+    return table
 
 
 def _listening(table: bytes) -> Iterator[tuple[int, tuple[str, int]]]:
