@@ -43,15 +43,24 @@ def define(command: argparse.ArgumentParser) -> None:
     command.add_argument("--mtp", action="store_true", help="with the layers that predict several tokens")
     command.add_argument("--draft", type=Path, metavar="CONFIG", help="config of a draft model served beside it")
     room = command.add_argument_group("what fits", "the room on each GPU, by --pool or by the three others")
-    room.add_argument("--pool", type=size, metavar="SIZE", help="memory of the cache on each GPU: 40GiB, 40GB, 1000000")
-    room.add_argument("--gpu-memory", type=size, metavar="SIZE", help="memory of each GPU")
-    room.add_argument("--weights", type=size, metavar="SIZE", help="weights, and all else that stays, on each GPU")
-    room.add_argument("--utilization", type=_ratio, metavar="RATIO", help="part of the GPU that is used (default 0.9)")
+    define_room(room)
     room.add_argument(
         "--sequences", type=_counts, default=(1, 2, 4, 8, 16), metavar="N,..", help="at once (default 1,2,4,8,16)"
     )
     command.add_argument("--format", choices=("text", "json"), default="text")
     command.set_defaults(command=run)
+
+
+def define_room(options: argparse._ActionsContainer) -> None:
+    """Adds what `pool` reads."""
+    options.add_argument(
+        "--pool", type=size, metavar="SIZE", help="memory of the cache on each GPU: 40GiB, 40GB, 1000000"
+    )
+    options.add_argument("--gpu-memory", type=size, metavar="SIZE", help="memory of each GPU")
+    options.add_argument("--weights", type=size, metavar="SIZE", help="weights, and all else that stays, on each GPU")
+    options.add_argument(
+        "--utilization", type=_ratio, metavar="RATIO", help="part of the GPU that is used (default 0.9)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -76,7 +85,7 @@ def size(text: str) -> int:
 
 
 def _answer(arguments: argparse.Namespace) -> str:
-    pool = _pool(arguments)
+    room = pool(arguments)
     serving = Serving(
         dtype=arguments.dtype,
         state_dtype=arguments.state_dtype,
@@ -92,11 +101,11 @@ def _answer(arguments: argparse.Namespace) -> str:
     draft = read(load(arguments.draft)) if arguments.draft else None
     found = memory(read(load(arguments.model)), serving, draft)
     show = as_json if arguments.format == "json" else as_text
-    return show(found, pool, arguments.sequences)
+    return show(found, room, arguments.sequences)
 
 
-def _pool(arguments: argparse.Namespace) -> int | None:
-    """Bytes on each GPU, None where no room was given."""
+def pool(arguments: argparse.Namespace) -> int | None:
+    """Bytes on each GPU, None where no room was given. Raises KvError."""
     by_parts = (arguments.gpu_memory, arguments.weights, arguments.utilization)
     if arguments.pool is not None:
         if any(part is not None for part in by_parts):
@@ -107,10 +116,10 @@ def _pool(arguments: argparse.Namespace) -> int | None:
     if arguments.gpu_memory is None or arguments.weights is None:
         raise KvError("--gpu-memory and --weights: needed both, to tell what is left for the cache")
     used = Fraction("0.9") if arguments.utilization is None else arguments.utilization
-    pool = int(arguments.gpu_memory * used) - int(arguments.weights)
-    if pool <= 0:
+    left = int(arguments.gpu_memory * used) - int(arguments.weights)
+    if left <= 0:
         raise KvError(f"--weights: {arguments.weights} bytes leave nothing of {int(arguments.gpu_memory * used)}")
-    return pool
+    return left
 
 
 def _ratio(text: str) -> Fraction:
