@@ -1,4 +1,7 @@
-"""The command line. Exit codes: 0 done; 1 could not start or run; 2 wrong usage or settings; 3 a collector failed."""
+"""The command line. Exit codes: 0 done; 1 could not start or run; 2 wrong usage or settings; 3 a collector failed.
+
+`context` answers by its own, beside these: context/command.py.
+"""
 
 import argparse
 import asyncio
@@ -99,6 +102,11 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         from oomcast.kv.command import define
 
         define(command)
+    command = commands.add_parser("context", help="say whether an input fits an engine or a model, and what breaks")
+    if argv[:1] == ["context"]:
+        from oomcast.context.command import define as define_context
+
+        define_context(command)
     return parser
 
 
