@@ -7,6 +7,7 @@ cost: the head of a line never changes, so only values are formatted, and only t
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from oomcast.metric import Exemplar, Histogram, Metric, Sample, escape, go_float, label_text
 from oomcast.store import Store
@@ -70,6 +71,7 @@ def _lines(store: Store, openmetrics: bool) -> Iterator[list[str]]:
         yield ["# EOF\n"]
 
 
+@lru_cache(4096)
 def _head(metric: Metric, openmetrics: bool) -> list[str]:
     name, kind = (
         (metric.family, metric.kind) if openmetrics else (metric.name, _TEXT_TYPES.get(metric.kind, metric.kind))
@@ -91,9 +93,7 @@ def _group(metric: Metric, group: Sequence[Sample], openmetrics: bool, created: 
         if isinstance(value, Histogram):
             lines += _histogram(metric, sample, value, openmetrics)
         elif isinstance(value, str):
-            for state in metric.states:
-                labels = label_text(tuple(sorted((*series.labels, (metric.name, state)))))
-                lines.append(f"{metric.name}{labels} {float(state == value)}\n")
+            lines.append(series.states(value))
         elif openmetrics and sample.exemplar:
             lines.append(series.line(value)[:-1] + _exemplar(sample.exemplar))
         else:

@@ -112,6 +112,16 @@ class Series:
             self._value = value
         return self.head + self._text
 
+    def states(self, state: str) -> str:
+        """The lines of a state set that is in `state`, one for each of its states."""
+        if state != self._value:
+            name = self.metric.name
+            pairs = self.labels
+            heads = ((one, label_text(tuple(sorted((*pairs, (name, one)))))) for one in self.metric.states)
+            self._text = "".join(f"{name}{labels} {float(one == state)}\n" for one, labels in heads)
+            self._value = state
+        return self._text
+
     def __repr__(self) -> str:
         return f"<Series {self.head.strip()}>"
 
