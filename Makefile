@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc run test lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-engines run test test-engines lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,11 +28,17 @@ setup-prometheus:
 setup-cc:
 	@scripts/setup cc || echo "setup: going on without a compiler" >&2
 
+setup-engines:
+	@scripts/setup engines || echo "setup: going on without an inference engine" >&2
+
 run: setup ## run the daemon in the foreground; Ctrl-C ends it
 	@$(BIN)/oomcast run $(ARGS)
 
 test: setup-dev setup-prometheus setup-cc ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes
+	@$(BIN)/python -m pytest tests/engines $(ARGS)
 
 lint: setup-dev ## check style: ruff, and shellcheck where it is installed
 	@$(BIN)/ruff check .
@@ -61,6 +67,6 @@ bench: setup ## measure the daemon beside floors and peers (ARGS="scrape"); take
 lock: setup-dev ## rewrite constraints.txt with the newest versions
 	@$(BIN)/python scripts/lock.py
 
-clean: ## remove .venv and all that tools left behind
-	@rm -rf .venv build dist oomcast.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove the environments and all that tools left behind
+	@rm -rf .venv .venv-engines build dist oomcast.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find daemon collectors tests scripts -name __pycache__ -prune -exec rm -rf {} +

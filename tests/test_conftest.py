@@ -72,11 +72,11 @@ def test_what_is_there_runs(suite: Suite) -> None:
 def test_a_test_that_finds_out_half_way(suite: Suite) -> None:
     status, lines = suite.run("from requires import require\n\ndef test_one():\n    require('engines')\n")
     assert status == pytest.ExitCode.OK
-    assert "engines: no inference engine (vllm, sglang, llama-server) on the PATH (1 test skipped)" in lines
+    assert "engines: no inference engine: scripts/setup engines has not made .venv-engines (1 test skipped)" in lines
 
 
 def test_an_unknown_name_is_an_error(suite: Suite) -> None:
-    known = "known are: cgroup, kmsg, prometheus, ebpf, vm, engines, cc"
+    known = "known are: cgroup, kmsg, prometheus, ebpf, vm, engines, cc, netns"
     status, lines = suite.run(WANTS_PROMETHEUS, OOMCAST_REQUIRE="cgruop")
     assert status == pytest.ExitCode.USAGE_ERROR
     assert lines[-1] == f"ERROR: unknown requirement 'cgruop', {known}"

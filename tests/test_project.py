@@ -28,6 +28,14 @@ def test_every_dependency_is_pinned_and_no_index_is_named() -> None:
     assert wanted - {line.partition("==")[0] for line in lines[1:]} == set()
 
 
+def test_the_engine_of_the_tests_is_pinned_and_brings_no_cuda() -> None:
+    lines = (ROOT / "engines-constraints.txt").read_text().splitlines()
+    pins = dict(line.split("==") for line in lines if not line.startswith("#"))
+    assert [pin for pin in pins.items() if not re.fullmatch(r"[a-z0-9-]+ [0-9][a-z0-9.]*(\+cpu)?", " ".join(pin))] == []
+    assert pins["torch"].endswith("+cpu")
+    assert [name for name in pins if name.startswith(("nvidia", "cuda", "torchvision", "torchaudio"))] == []
+
+
 def test_a_new_secret_fails_the_check(tmp_path: Path) -> None:
     planted = tmp_path / "settings.py"
 
