@@ -15,7 +15,7 @@ from pathlib import Path
 from e2e.stack import fetch, free_port
 
 PLUGINS = Path(__file__).parent / "plugins"
-_OFF = ", ".join(f"{name}: {{enabled: false}}" for name in ("cgroup", "gpu", "host", "kernel_log"))
+_OFF = ", ".join(f"{name}: {{enabled: false}}" for name in ("cgroup", "engine", "gpu", "host", "kernel_log"))
 OUR_OWN_OFF = f"collectors: {{{_OFF}}}"
 
 

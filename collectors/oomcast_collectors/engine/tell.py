@@ -80,9 +80,11 @@ class Teller:
 
     def _counters(self) -> Iterator[Sample]:
         counters = self._watch.counters
+        # In a unit that is not known they are good for a ratio and nothing else.
+        untold = ("queries", "hits") if not self._watch.cache_unit else ()
         for metric, what in _COUNTS:
             total = counters.total(what)
-            if total is not None:
+            if total is not None and what not in untold:
                 yield self._of(metric, total)
         for metric, what in _SPLIT_COUNTS:
             for value, total in counters.values(what).items():

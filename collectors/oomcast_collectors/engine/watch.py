@@ -60,6 +60,8 @@ class EngineWatch:
         self.duration = 0.0
         self.errors: Counter[str] = Counter()
         self.malformed = 0
+        self.cache_unit = ""
+        """Of queries and hits, as the engine told it last."""
         self.counters = Counters()
         self.hits = Hits(settings.hit_window, settings.hit_min_queries)
         self.shares = Shares(settings.length_window)
@@ -193,6 +195,7 @@ class EngineWatch:
             self._answers.clear()
         self.hits.look(self.counters.total("queries"), self.counters.total("hits"), now)
         self.shares.look(self.counters.length_parts, reading.max_model_len, now)
+        self.cache_unit = reading.cache_unit or self.cache_unit
         self.reading = reading
         self._judge(reading, now)
 
