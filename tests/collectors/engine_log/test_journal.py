@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.engine_log.support import FIXTURES, matcher
@@ -90,6 +90,7 @@ def test_records_of_journalctl() -> None:
     ]
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(), st.binary().map(lambda b: b'{"MESSAGE":[' + b)))
 def test_anything_is_a_record(raw: bytes) -> None:
     assert journal.unwrap(raw).text == "" or raw.startswith(b"{")

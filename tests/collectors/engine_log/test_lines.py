@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomcast_collectors.engine_log.lines import MAX_LINE, Joiner, Lines, Tally, unwrap
@@ -16,6 +16,7 @@ def cri(text: str, stream: str = "stderr", tag: str = "F") -> bytes:
     return f"{STAMP} {stream} {tag} {text}\n".encode()
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=30)), st.integers(1, 7))
 def test_however_it_is_cut_the_same_lines_come_out(pieces: list[bytes], longest: int) -> None:
     whole = b"".join(pieces)
@@ -80,6 +81,7 @@ def test_unwrap(raw: bytes, text: str, time: float | None) -> None:
     assert line.time == (None if time is None else pytest.approx(time, abs=1e-6))
 
 
+@settings(deadline=None)
 @given(st.one_of(st.binary(), st.binary().map(lambda b: b'{"log":"' + b), st.binary().map(lambda b: cri("")[:-1] + b)))
 def test_anything_can_be_unwrapped(raw: bytes) -> None:
     unwrap(raw).text.encode("utf-8")

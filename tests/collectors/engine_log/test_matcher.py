@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.engine_log.support import found, matcher
@@ -17,6 +17,7 @@ LITERALS = [literal for rule in SHIPPED for literal in rule.contains]
 LINE = st.lists(st.one_of(st.sampled_from(LITERALS), st.text(st.characters(exclude_characters="\n"), max_size=9)))
 
 
+@settings(deadline=None)
 @given(st.lists(LINE.map(" ".join), max_size=9))
 def test_every_line_with_a_literal_is_a_candidate_in_order(lines: list[str]) -> None:
     raw = [line.encode("utf-8", "replace") for line in lines]
@@ -83,6 +84,7 @@ def test_what_is_no_expression_says_so(pattern: str) -> None:
         worst_case(pattern, WINDOW)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["a", "b", "a?", "a{1,3}", "(?:a|ab)", "(?:a|b?){1,2}", "[ab]{0,4}"]), max_size=8))
 def test_the_bound_bounds(parts: list[str]) -> None:
     pattern = "".join(parts) + "c"
