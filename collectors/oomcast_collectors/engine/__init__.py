@@ -4,9 +4,8 @@ from oomcast.contract import CollectorSpec, Context, Facts, Level, NotPresent
 from oomcast.metric import Sample
 from oomcast_collectors.engine import metrics
 from oomcast_collectors.engine.admission import kv_level
+from oomcast_collectors.engine.roster import Roster
 from oomcast_collectors.engine.settings import EngineSettings
-from oomcast_collectors.engine.tell import Teller
-from oomcast_collectors.engine.watch import EngineWatch
 
 __all__ = ["SPEC", "EngineCollector", "EngineSettings"]
 
@@ -15,35 +14,27 @@ class EngineCollector:
     """A Watcher: a thread per engine looks at it, a run publishes what they found."""
 
     def __init__(self, settings: EngineSettings, context: Context) -> None:
-        self._settings = settings
-        self._context = context
-        self._watches: dict[str, EngineWatch] = {}
-        self._tellers: dict[str, Teller] = {}
+        self._roster = Roster(settings, context)
 
     def start(self) -> None:
-        context = self._context
-        for endpoint in self._settings.endpoints:
-            name = endpoint.name
-            watch = EngineWatch(endpoint, name, self._settings, context.clock, context.log, context.push)
-            self._watches[watch.name] = watch
-            self._tellers[watch.name] = Teller(watch)
-            watch.start()
+        self._roster.start()
 
     def stop(self, deadline: float) -> None:
-        for watch in self._watches.values():
-            watch.stop()
+        self._roster.stop(deadline)
 
     def collect(self) -> Facts:
         """Raises NotPresent where no engine is configured and none was found."""
-        if not self._watches:
-            raise NotPresent("no engine is configured, and discovery is off")
+        watched = self._roster.renew()
+        if not watched:
+            sought = "or found" if self._roster.discovers else "and none is sought"
+            raise NotPresent(f"no engine is configured {sought}", removed=True)
         samples: list[Sample] = []
         levels: list[Level] = []
-        for name, watch in self._watches.items():
-            samples += self._tellers[name].samples()
-            level = kv_level(name, watch.reading, watch.counters.restarts)
-            if level is not None:
-                levels.append(level)
+        for watch, teller in watched:
+            if watch.looked:
+                samples += teller.samples()
+                level = kv_level(watch.name, watch.reading, watch.counters.restarts)
+                levels += [level] if level is not None else []
         return Facts(samples, levels)
 
 

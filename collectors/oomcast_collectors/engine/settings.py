@@ -2,8 +2,9 @@
 
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from oomcast.contract import CollectorSettings
 from oomcast_collectors.engine.reading import Kind
@@ -26,6 +27,14 @@ class Endpoint(BaseModel):
     )
     tensor_parallel: Annotated[int, Field(ge=1, le=1024)] = Field(1, description="ranks the model is split over")
     cache_dtype: str = Field("auto", description="type of the KV cache, as the engine was told")
+
+    @field_validator("url")
+    @classmethod
+    def _has_host_and_port(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if not parts.hostname or parts.port == 0:  # the port raises ValueError itself where it is no number
+            raise ValueError("should be a URL with a host, like http://127.0.0.1:8000")
+        return url
 
 
 class EngineSettings(CollectorSettings):

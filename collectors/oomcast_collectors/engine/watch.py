@@ -74,13 +74,13 @@ class EngineWatch:
         self._token_bytes = TokenBytes(
             endpoint.model_config_file, endpoint.cache_dtype, endpoint.tensor_parallel, self._changes
         )
-        root = urlsplit(endpoint.url)._replace(path="", query="", fragment="").geturl()
-        self._root = self._fetcher(root)
+        self._root = self._fetcher(_root_of(endpoint.url))
         self._page: Fetcher | None = None
         self._kinds: Sequence[Kind] = ()
         self._answers: dict[str, tuple[float, object]] = {}
         self._health: Health = ""
         self._health_at = 0.0
+        self._moved_to = endpoint.url
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -92,6 +92,11 @@ class EngineWatch:
         for fetcher in (self._root, self._page):
             if fetcher is not None:
                 fetcher.close()
+
+    def move(self, url: str, cgroup: str) -> None:
+        """The same engine is at this address now."""
+        self.cgroup = cgroup
+        self._moved_to = url
 
     def _run(self) -> None:
         due = self._clock.monotonic()
@@ -105,6 +110,8 @@ class EngineWatch:
 
     def _look(self) -> None:
         began = self._clock.monotonic()
+        if self._moved_to != self._endpoint.url:
+            self._follow(self._moved_to)
         try:
             reading = self._read(began)
         except FetchError as error:
@@ -116,6 +123,15 @@ class EngineWatch:
             self._take(reading)
         self.duration = self._clock.monotonic() - began
         self.looked = True
+
+    def _follow(self, url: str) -> None:
+        self._root.close()
+        if self._page is not None:
+            self._page.close()
+        self._page = None
+        self._endpoint = self._endpoint.model_copy(update={"url": url})
+        self._root = self._fetcher(_root_of(url))
+        self.address = urlsplit(url).netloc.rpartition("@")[2]
 
     def _read(self, at: float) -> Reading:
         if self._page is None:
@@ -232,3 +248,7 @@ class EngineWatch:
         return Fetcher(
             url, timeout=one.timeout, bearer_file=one.bearer_token_file, ca_file=one.ca_file, insecure=one.insecure
         )
+
+
+def _root_of(url: str) -> str:
+    return urlsplit(url)._replace(path="", query="", fragment="").geturl()
