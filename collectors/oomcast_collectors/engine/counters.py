@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from oomcast_collectors.engine.length_totals import Bounds, LengthTotals, sound
-from oomcast_collectors.engine.reading import Count, Lengths, Reading
+from oomcast_collectors.engine.reading import Count, Kind, Lengths, Reading
 
 SETTLE = 15.0
 """Seconds: pages that lack a process are repaired with the next ones; a fall across a gap this long is a restart."""
@@ -33,7 +33,8 @@ _Key = tuple[str, str]
 class Counters:
     """restarts: seen so far. restarted: monotonic seconds of the look that saw the last one, None before it.
 
-    The totals begin at the values of the first reading. What a page lacks keeps its total.
+    The totals begin at the values of the first reading. What a page lacks keeps its total. Another kind of engine in the
+    same place is a restart too.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Counters:
         self._series: dict[_Key, _Series] = {}
         self._lengths = LengthTotals()
         self._started: float | None = None
+        self._kind: Kind | None = None
         self._whole_at: float | None = None
 
     def look(self, reading: Reading | None, at: float) -> bool:
@@ -49,16 +51,18 @@ class Counters:
         if reading is None:
             return False
         values = self._values(reading)
-        moved = self._started_anew(reading.started)
+        replaced = self._kind not in (None, reading.kind)
+        moved = replaced or self._started_anew(reading.started)
         compared = self._compared(values, reading.lengths)
         fallen, near_zero = _fallen(compared)
         anew = fallen and (moved or (near_zero and not self._same_process(reading.started)) or self._settled(at))
         restarted = moved or anew
         self._started = reading.started if restarted else reading.started or self._started
+        self._kind = reading.kind
         if restarted:
             self.restarts += 1
             self.restarted = at
-        if anew or (moved and not compared):
+        if anew or replaced or (moved and not compared):
             self._end_life()
         elif fallen:
             return False

@@ -1,6 +1,7 @@
 """Counters over restarts, late series and label values without end."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,15 @@ def test_a_restart_that_was_seen_by_its_counters_is_not_seen_again_by_its_start_
     assert fed.take(page(queries=1))
     assert not fed.take(page(started=160.0, queries=2))
     assert fed.totals("queries") == [1002]
+
+
+def test_an_engine_of_another_kind_counts_from_zero_even_where_it_counts_more() -> None:
+    fed = Fed()
+    fed.take(page(queries=1000, hits=500))
+    assert fed.take(replace(page(queries=1200, preemptions=1), kind="sglang"))
+    assert fed.totals("queries", "hits", "preemptions") == [2200, 500, 1]
+    assert not fed.take(replace(page(queries=1210, preemptions=1), kind="sglang"))
+    assert (fed.counters.restarts, fed.totals("queries")) == (1, [2210])
 
 
 def test_counts_that_went_on_over_a_restart_are_not_counted_twice() -> None:
