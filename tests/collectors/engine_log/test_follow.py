@@ -40,7 +40,7 @@ class Log:
         self.followed.look()
         while self.followed.read():
             pass
-        return self.text.decode()
+        return self.text.decode("utf-8", "replace")
 
 
 @pytest.fixture
