@@ -33,8 +33,8 @@ _Key = tuple[str, str]
 class Counters:
     """restarts: seen so far. restarted: monotonic seconds of the look that saw the last one, None before it.
 
-    The totals begin at the values of the first reading. What a page lacks keeps its total. Another kind of engine in the
-    same place is a restart too.
+    The totals begin at the values of the first reading. What a page lacks keeps its total. An engine of another kind
+    in the same place is a restart too.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from oomcast_collectors import exposition_text
 from oomcast_collectors.engine import admission, kinds
 from oomcast_collectors.engine.detect import kinds_of, places
 from oomcast_collectors.engine.reading import Kind, Pool, Reading
-from oomcast_collectors.engine.watch import UnknownEngine
+from oomcast_collectors.engine.source import UnknownEngine
 from oomcast_collectors.fetch import Fetcher, FetchError
 
 _KEPT_BACK: Mapping[Kind, int] = {"vllm": 1}

@@ -32,8 +32,12 @@ class Teller:
         self._watch = watch
         self._series: dict[tuple[Metric, tuple[str, ...]], Series] = {}
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> list[Sample]:
         """All that is known now; of one that does not answer its counters stay, since nothing is told by them."""
+        with self._watch.lock:
+            return list(self._known()) if self._watch.looked else []
+
+    def _known(self) -> Iterator[Sample]:
         watch = self._watch
         reading = watch.reading
         yield self._of(metrics.UP, int(reading is not None))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from oomcast.context.room import APPROXIMATE, NoAnswer, Room, WrongUsage, known_limits, queue, whole_blocks
 from oomcast_collectors.engine.glance import Glance, glance, largest_empty, largest_now
-from oomcast_collectors.engine.watch import UnknownEngine
+from oomcast_collectors.engine.source import UnknownEngine
 from oomcast_collectors.fetch import Fetcher, FetchError
 
 
