@@ -69,13 +69,14 @@ def test_each_asks_for_metrics_that_exist(rule: Mapping[str, Any]) -> None:
 
 
 @needs("prometheus")
-def test_the_joins_of_the_documentation_are_promql(tmp_path: Path) -> None:
-    text = (ALERTS.parent / "docs" / "joins.md").read_text()
-    queries = re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
-    assert len(queries) == 2
-    rules = [{"record": f"oomcast:join:{i}", "expr": query} for i, query in enumerate(queries)]
-    file = tmp_path / "joins.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "joins", "rules": rules}]}))
+@pytest.mark.parametrize(("document", "heading", "count"), [("joins.md", "# ", 4), ("engines.md", "## Queries", 10)])
+def test_the_queries_of_the_documentation_are_promql(document: str, heading: str, count: int, tmp_path: Path) -> None:
+    text = (ALERTS.parent / "docs" / document).read_text()
+    queries = re.findall(r"(?:^    .*\n)+", text[text.index(heading) :], re.MULTILINE)
+    assert len(queries) == count
+    rules = [{"record": f"oomcast:query:{i}", "expr": query} for i, query in enumerate(queries)]
+    file = tmp_path / "queries.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
     promtool("check", "rules", str(file))
     for query in queries:
-        assert set(re.findall(r"\boomcast_\w+", query)) <= METRICS
+        assert {name.removesuffix("_bucket") for name in re.findall(r"\boomcast_\w+", query)} <= METRICS
