@@ -19,7 +19,7 @@ class Endpoint(BaseModel):
     name: str = Field("", description="what series call it; by default its unit or container, and its port")
     kind: Kind | None = Field(None, description="by default it is found out by what the engine serves")
     bearer_token_file: Path | None = Field(None, description="file with the token to send; read again when it changes")
-    ca_file: Path | None = Field(None, description="certificates to trust beside the system's")
+    ca_file: Path | None = Field(None, description="certificates to trust in place of the system's")
     insecure: bool = Field(False, description="true accepts any certificate")
     timeout: Annotated[float, Field(gt=0, le=60)] = Field(10.0, description="seconds for a whole answer")
     model_config_file: Path | None = Field(
