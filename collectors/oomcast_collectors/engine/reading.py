@@ -61,7 +61,7 @@ class Reading:
     cache_unit: what the engine counts queries and hits in: "tokens"; "blocks", which were converted to tokens; "" where
     that is not known: their ratio holds, the numbers may be blocks.
     running: requests being worked on. waiting: requests by reason, "" where the engine names none.
-    breaker_open: of a gateway, whether a circuit breaker is open.
+    breaker_open: of a gateway, whether a circuit breaker is open. asleep: whether it was put to sleep.
     """
 
     kind: Kind
@@ -77,6 +77,7 @@ class Reading:
     counts: Mapping[Count, Mapping[str, float]] = field(default_factory=dict)
     lengths: Lengths | None = None
     breaker_open: bool | None = None
+    asleep: bool = False
     cache_unit: Literal["tokens", "blocks", ""] = ""
 
     def count(self, what: Count) -> float | None:

@@ -129,7 +129,8 @@ class EngineWatch:
         self.looked = True
         self.duration = now - began
         self.malformed = self._source.malformed
-        events = self.states.look(reading, now, self.counters, self.hits, self._health)
+        health: Health = "asleep" if reading and reading.asleep else self._health
+        events = self.states.look(reading, now, self.counters, self.hits, health)
         if events:
             self._push(Facts(events=events))
 

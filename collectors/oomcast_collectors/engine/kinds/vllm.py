@@ -17,6 +17,7 @@ from oomcast_collectors.engine.kinds.units import from_blocks
 from oomcast_collectors.engine.reading import Pool, Reading
 
 _CONFIG = "vllm:cache_config_info"
+_SLEEP = "vllm:engine_sleep_state"
 _RANK = "engine"
 _USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 _QUERIES = "vllm:prefix_cache_queries_total"
@@ -47,6 +48,9 @@ def _finish(samples: Samples, reading: Reading) -> Reading:
     # The old counters alone are blocks up to 0.8 and tokens from 0.9 on; only the version tells which.
     if reading.cache_unit and _QUERIES not in samples:
         reading = replace(reading, cache_unit="")
+    awake = [line.value for line in samples.named(_SLEEP) if line.labels.get("sleep_state") == "awake"]
+    if 0.0 in awake:
+        reading = replace(reading, asleep=True)
     return _with_config(samples, reading) if _CONFIG in samples else reading
 
 
@@ -116,6 +120,6 @@ TABLE = Table(
     lengths="vllm:request_prompt_tokens",
     answers="vllm:request_generation_tokens",
     finish=_finish,
-    more=frozenset({_CONFIG}),
+    more=frozenset({_CONFIG, _SLEEP}),
     extras=(Extra("/v1/models", answers.models), Extra("/version", _version)),
 )
