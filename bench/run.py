@@ -13,6 +13,7 @@ from types import FrameType
 
 import cgroup_pass
 import churn
+import engines
 import exposition_text
 import machine
 import resident
@@ -50,6 +51,7 @@ def _benchmarks(arguments: argparse.Namespace) -> Mapping[str, Callable[[], None
         "start": lambda: startup.run(max(arguments.repeats // 3, 3)),
         "resident": lambda: resident.run(arguments.minute),
         "gpu": lambda: _gpu(arguments.minute),
+        "engines": lambda: engines.run(arguments.minute),
         "churn": lambda: churn.run(arguments.seconds),
     }
 
@@ -66,7 +68,9 @@ def _arguments() -> argparse.Namespace:
     known = list(_benchmarks(argparse.Namespace()))
     parser.add_argument("name", nargs="*", help=f"which of {', '.join(known)}; all of them without")
     parser.add_argument("--repeats", type=int, default=30, help="repeats of the first three (default 30)")
-    parser.add_argument("--minute", type=float, default=60, help="seconds that resident and gpu watch (default 60)")
+    parser.add_argument(
+        "--minute", type=float, default=60, help="seconds that resident, gpu, engines watch (default 60)"
+    )
     parser.add_argument("--seconds", type=float, default=600, help="seconds of churn (default 600)")
     arguments = parser.parse_args()
     unknown = set(arguments.name) - set(known)

@@ -14,6 +14,7 @@ MAX_LABELS = 128
 _MAX_EXAMPLE = 200
 _MAX_KNOWN = 512
 _MAX_KNOWN_TEXT = 512
+_MAX_KEPT = 2000
 
 # Runs of one class of characters never give any back, and of two ways to go on the next character decides: so no line
 # takes more than a few passes, whatever is in it.
@@ -44,6 +45,17 @@ class Line(NamedTuple):
     number: str
 
 
+class Known:
+    """What was read of one program's pages so far: most of the next one is the same again. For one thread.
+
+    labels: by their text, since few lines of a page have labels of their own. lines: of the last page, as it had them.
+    """
+
+    def __init__(self) -> None:
+        self.labels: dict[str, Mapping[str, str]] = {}
+        self.lines: dict[bytes, Line] = {}
+
+
 class Page:
     """The lines of a page with a wanted metric, to be gone through once; the counts are whole at the end of that.
 
@@ -52,7 +64,7 @@ class Page:
     that name their metric in quotes, as only names do that are no identifiers.
     """
 
-    def __init__(self, body: bytes, wanted: Collection[str], max_lines: int) -> None:
+    def __init__(self, body: bytes, wanted: Collection[str], max_lines: int, known: Known) -> None:
         self.malformed = 0
         self.example = ""
         self.dropped = 0
@@ -60,8 +72,8 @@ class Page:
         self._body = body
         self._names = {name.encode(): name for name in wanted}
         self._left = max_lines
-        # By their text: few lines of a page have labels of their own, but for the buckets of histograms.
-        self._known: dict[str, Mapping[str, str]] = {}
+        self._known = known
+        self._kept: dict[bytes, Line] = {}
 
     def __iter__(self) -> Iterator[Line]:
         # A look at as many characters as the shortest name has passes over most lines.
@@ -74,6 +86,7 @@ class Page:
                     yield sample
             elif line.startswith(b"{"):
                 self.quoted += 1
+        self._known.lines = self._kept
 
     def _sample(self, line: bytes) -> Line | None:
         match = _NAME.match(line)
@@ -84,13 +97,18 @@ class Page:
             self.dropped += 1
             return None
         self._left -= 1
+        sample = self._known.lines.get(line)
         try:
-            labels, number = self._parse(line, match.end())
-            return Line(name, labels, float(number), number)
+            if sample is None:
+                labels, number = self._parse(line, match.end())
+                sample = Line(name, labels, float(number), number)
         except ValueError:
             self.malformed += 1
             self.example = self.example or line[:_MAX_EXAMPLE].decode("utf-8", "backslashreplace").strip()
             return None
+        if len(self._kept) < _MAX_KEPT and len(line) <= _MAX_KNOWN_TEXT:
+            self._kept[line] = sample
+        return sample
 
     def _parse(self, line: bytes, at: int) -> tuple[Mapping[str, str], str]:
         """The labels, and the number as text, of what follows the name. Raises ValueError."""
@@ -105,19 +123,23 @@ class Page:
 
     def _labels(self, text: str) -> Mapping[str, str]:
         """The labels of what matches as a list of them. Raises ValueError."""
-        labels = self._known.get(text)
+        known = self._known.labels
+        labels = known.get(text)
         if labels is None:
             labels = _parse_labels(text)
             if len(text) <= _MAX_KNOWN_TEXT:
-                if len(self._known) >= _MAX_KNOWN:
-                    self._known.clear()
-                self._known[text] = labels
+                if len(known) >= _MAX_KNOWN:
+                    known.clear()
+                known[text] = labels
         return labels
 
 
-def read(body: bytes, wanted: Collection[str], *, max_lines: int = 50_000) -> Page:
-    """The samples of `wanted`, names as they are in the text: those of histograms end in _bucket, _count and _sum."""
-    return Page(body, wanted, max_lines)
+def read(body: bytes, wanted: Collection[str], *, max_lines: int = 50_000, known: Known | None = None) -> Page:
+    """The samples of `wanted`, names as they are in the text: those of histograms end in _bucket, _count and _sum.
+
+    known: of this program's pages before, if they are read again and again for the same `wanted`.
+    """
+    return Page(body, wanted, max_lines, known or Known())
 
 
 def _lines(body: bytes) -> Iterator[bytes]:

@@ -14,6 +14,7 @@ from oomcast_collectors.engine.reading import Kind, Reading
 from oomcast_collectors.engine.settings import Endpoint
 from oomcast_collectors.engine.states import Health
 from oomcast_collectors.engine.weights import TokenBytes
+from oomcast_collectors.exposition_text import Known, Line
 from oomcast_collectors.fetch import Fetcher, FetchError
 
 _ASK_AGAIN = 60.0
@@ -44,6 +45,8 @@ class Source:
         self._root = self._other_pages()
         self._page: Fetcher | None = None
         self._kinds: Sequence[Kind] = ()
+        self._known = Known()
+        self._last: tuple[Sequence[Line], Reading] | None = None
         self._answers: dict[str, tuple[float, object]] = {}
 
     @property
@@ -107,6 +110,7 @@ class Source:
             else:
                 if found:
                     self._page, self._kinds = page, found
+                    self._known, self._last = Known(), None
                     return page
             page.close()
         raise failed or UnknownEngine(f"{self._root.name}: no metrics of a known engine; they may be switched off")
@@ -121,15 +125,20 @@ class Source:
 
     def _read(self, fetcher: Fetcher) -> Reading:
         wanted = frozenset().union(*(kinds.KINDS[kind].names for kind in self._kinds))
-        page = exposition_text.read(fetcher.get(), wanted)
+        page = exposition_text.read(fetcher.get(), wanted, known=self._known)
         lines = list(page)
         self.malformed += page.malformed
+        if self._last is not None and lines == self._last[0]:
+            # An idle engine.
+            return self._last[1]
         if self._kinds[0] not in kinds_of({line.name for line in lines}):
             # Another program may have taken its place.
             fetcher.close()
             self._page = None
             raise UnknownEngine(f"{self._root.name}: the page is not of {self._kinds[0]} any more")
-        return kinds.read(self._kinds, lines)
+        reading = kinds.read(self._kinds, lines)
+        self._last = lines, reading
+        return reading
 
     def _with_extra(self, extra: Extra, reading: Reading, at: float) -> Reading:
         asked, answer = self._answers.get(extra.path, (None, None))
