@@ -55,6 +55,15 @@ class Engine:
             assert changed > 0, metric
         self.pages["/metrics"] = page
 
+    def counts(self, metric: str, gained: float) -> None:
+        """The values of all series of a metric rise."""
+        page = self.pages["/metrics"]
+        assert isinstance(page, bytes)
+        line = rb"^(%b(?:\{[^}]*\})?) (\S+)$" % metric.encode()
+        self.pages["/metrics"] = re.sub(
+            line, lambda found: b"%b %b" % (found[1], repr(float(found[2]) + gained).encode()), page, flags=re.MULTILINE
+        )
+
     def starts_anew(self, capture: str) -> None:
         """Another process of the same kind or another one, in the same place."""
         self.stop()
