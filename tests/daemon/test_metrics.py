@@ -15,13 +15,14 @@ import pytest
 import oomcast_collectors
 from collectors.cgroup import trees
 from collectors.gpu.driver import FakeDriver, build
+from e2e.engines import PAGES, endpoint, serving, watching
 from e2e.gpus import gpus
 from e2e.program import oomcast, plugins, program, until
 from e2e.stack import fetch
 from fakes import FakeClock
 from oomcast.contract import Context, NotPresent, Roots
 from oomcast.core import CORE_METRICS
-from oomcast_collectors import gpu
+from oomcast_collectors import engine, gpu
 from requires import needs
 
 ROOT = Path(__file__).parents[2]
@@ -33,6 +34,7 @@ GIB = 1 << 30
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
 
 OF_GPUS = {metric.name for metric in gpu.SPEC.metrics}
+OF_ENGINES = {metric.name for metric in engine.SPEC.metrics}
 _PLATEAU = "takes memory that has stood for a minute, as in tests/e2e/test_gpu_forecast.py"
 
 NOT_HERE = {
@@ -61,7 +63,7 @@ def test_the_table_has_no_metric_that_nothing_produces(tmp_path: Path) -> None:
         seen |= set(over("cgroup", Roots(proc=host.proc, sys=host.sys, pods=host.pods, host=host.root), full=["*"]))
     for kernel in ("linux-4.18", "linux-5.15", "linux-6.1", "linux-6.18"):
         seen |= set(over("host", Roots(proc=FIXTURES / "host" / kernel / "proc")))
-    assert sorted(TABLE - OF_GPUS - seen - NOT_HERE.keys()) == []
+    assert sorted(TABLE - OF_GPUS - OF_ENGINES - seen - NOT_HERE.keys()) == []
     assert NOT_HERE.keys() - TABLE == set()
 
 
@@ -82,6 +84,23 @@ def test_the_table_has_no_metric_of_gpus_that_no_driver_produces(tmp_path: Path)
         while wanted - seen and time.monotonic() < end:
             time.sleep(0.2)
             seen |= {name for name, _ in node.scrape()}
+    assert sorted(wanted - seen) == []
+
+
+def test_the_table_has_no_metric_of_engines_that_no_engine_produces(tmp_path: Path) -> None:
+    pages = ["vllm-cpu-0.32.0-idle", "sglang-cpu-0.5.23-prefix"]
+    pages += [f"written/{path.stem}" for path in sorted((PAGES / "written").glob("*.prom"))]
+    wanted, seen = OF_ENGINES - NOT_HERE.keys(), set[str]()
+    with serving(*pages, "") as engines:
+        ends = [endpoint(one, f"e{number}") for number, one in enumerate(engines)]
+        with watching(tmp_path, *ends, hit_min_queries=1) as node:
+            end = time.monotonic() + 10
+            while wanted - seen and time.monotonic() < end:
+                engines[0].counts("vllm:prefix_cache_queries_total", 5)
+                for part in ("bucket", "sum"):
+                    engines[0].counts(f"vllm:request_prompt_tokens_{part}", 1)
+                time.sleep(0.2)
+                seen |= set(re.findall(r"^# TYPE (\S+) ", node.text(), re.MULTILINE))
     assert sorted(wanted - seen) == []
 
 
