@@ -99,10 +99,8 @@ def _watch(daemons: Sequence[_Daemon], seconds: float) -> list[_Use]:
 
 def _use(one: _Daemon, before: float, threads: dict[str, float], passed: float) -> _Use:
     percent = (cpu(one.pid) - before) / passed * 100
-    now = _by_thread(one.pid)
-    lasting = {name: (taken - threads.get(name, 0.0)) / passed * 100 for name, taken in now.items()}
-    lasting["threads that have ended"] = percent - sum(lasting.values())
-    return _Use(percent, lasting, *memory(one.pid), series(get(one.port)[1]))
+    by_thread = {name: (taken - threads.get(name, 0.0)) / passed * 100 for name, taken in _by_thread(one.pid).items()}
+    return _Use(percent, by_thread, *memory(one.pid), series(get(one.port)[1]))
 
 
 def _by_thread(pid: int) -> dict[str, float]:

@@ -7,6 +7,7 @@ import threading
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from oomcast_collectors.endpoint import Endpoint, FetchError, Kind
@@ -51,6 +52,7 @@ class Fetcher:
         self._transport: httpx.HTTPTransport | None = None
         self._socket: socket.socket | None = None
         self._attempt: _Attempt | None = None
+        self._worker: _Worker | None = None
 
     def get(self, path: str = "") -> bytes:
         """The body of an answer 200. path: appended to that of the URL. Raises FetchError, all within the timeout."""
@@ -58,19 +60,26 @@ class Fetcher:
 
         if self._attempt is not None and not self._attempt.over(0):
             raise FetchError("timeout", f"{self.name}: still busy with an earlier request")
-        self._attempt = _Attempt(lambda attempt: self._run(path, attempt))
-        if not self._attempt.over(self._timeout):
-            self._attempt.abandon()
+        worker = self._worker
+        if worker is None:
+            worker = self._worker = _Worker()
+        self._attempt = attempt = _Attempt(lambda attempt: self._run(path, attempt))
+        worker.do(attempt.run)
+        if not attempt.over(self._timeout):
+            attempt.abandon()
             raise self._late()
-        outcome = self._attempt.outcome
+        outcome, attempt.outcome = attempt.outcome, b""
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
     def close(self) -> None:
-        """Ends the connection, and a request that is under way."""
+        """Ends the connection, the thread, and a request that is under way."""
         if self._attempt is not None:
             self._attempt.abandon()
+        if self._worker is not None:
+            self._worker.end()
+            self._worker = None
         if self._transport is not None:
             self._transport.close()
 
@@ -139,24 +148,43 @@ class Fetcher:
         attempt.uses(self._socket)
 
 
-class _Attempt:
-    """One GET in a thread of its own: the lookup of a name, a file, a server that sends its headers byte by byte, all
-    can outlast any timeout there is.
+class _Worker:
+    """A thread for what can outlast any timeout there is: the lookup of a name, a file, a server that sends its headers
+    byte by byte. It is kept, since a new one for each GET is a fifth of the cost of that."""
 
-    outcome: the body, or what went wrong; to be read when it is over.
-    """
+    def __init__(self) -> None:
+        self._jobs = SimpleQueue[Callable[[], None] | None]()
+        threading.Thread(target=self._run, name="fetch", daemon=True).start()
+
+    def do(self, job: Callable[[], None]) -> None:
+        """Returns at once; the job is done after those before it."""
+        self._jobs.put(job)
+
+    def end(self) -> None:
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while True:
+            job = self._jobs.get()
+            if job is None:
+                return
+            job()
+            del job  # it holds a page, and would until the next one
+
+
+class _Attempt:
+    """One GET. outcome: the body, or what went wrong; to be read when it is over."""
 
     def __init__(self, get: Callable[["_Attempt"], bytes]) -> None:
         self.outcome: bytes | Exception = b""
         self.abandoned = False
         self._socket: socket.socket | None = None
-        self._thread = threading.Thread(target=self._run, args=(get,), name="fetch", daemon=True)
-        self._thread.start()
+        self._get = get
+        self._ended = threading.Event()
 
     def over(self, wait: float) -> bool:
         """Whether it has ended, which is waited for `wait` seconds."""
-        self._thread.join(wait)
-        return not self._thread.is_alive()
+        return self._ended.wait(wait)
 
     def uses(self, connected: socket.socket | None) -> None:
         self._socket = connected
@@ -173,11 +201,12 @@ class _Attempt:
             with contextlib.suppress(OSError):  # it is closed
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _run(self, get: Callable[["_Attempt"], bytes]) -> None:
+    def run(self) -> None:
         try:
-            self.outcome = get(self)
+            self.outcome = self._get(self)
         except Exception as error:  # noqa: BLE001 - handed to the thread that waits, which raises it
             self.outcome = error
+        self._ended.set()
 
 
 def _of_tls(error: BaseException | None) -> bool:
