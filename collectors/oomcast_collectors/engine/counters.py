@@ -41,6 +41,7 @@ class Counters:
         self.restarts = 0
         self.restarted: float | None = None
         self._series: dict[_Key, _Series] = {}
+        self._by_count: dict[str, dict[str, _Series]] = {}
         self._lengths = LengthTotals()
         self._started: float | None = None
         self._kind: Kind | None = None
@@ -72,12 +73,12 @@ class Counters:
 
     def values(self, what: Count) -> Mapping[str, float]:
         """The totals by label value, empty where the engine has never told any."""
-        return {value: series.total for (name, value), series in self._series.items() if name == what}
+        return {value: series.total for value, series in self._by_count.get(what, {}).items()}
 
     def total(self, what: Count) -> float | None:
         """The sum over the label values; None where the engine has never told any."""
-        values = self.values(what)
-        return sum(values.values()) if values else None
+        series = self._by_count.get(what)
+        return sum(one.total for one in series.values()) if series else None
 
     @property
     def lengths(self) -> Lengths | None:
@@ -91,7 +92,7 @@ class Counters:
 
     def _values(self, reading: Reading) -> dict[_Key, float]:
         found: dict[_Key, float] = {}
-        known = {what: sum(name == what for name, _ in self._series) for what in reading.counts}
+        known = {what: len(self._by_count.get(what, ())) for what in reading.counts}
         for what, values in reading.counts.items():
             for value, number in values.items():
                 if not 0 <= number < math.inf:
@@ -133,7 +134,8 @@ class Counters:
         for key, value in values.items():
             series = self._series.get(key)
             if series is None:
-                series = self._series[key] = _Series(at)
+                what, label = key
+                series = self._series[key] = self._by_count.setdefault(what, {})[label] = _Series(at)
             if key != _LENGTHS or lengths is None or self._add_lengths(lengths, at, series):
                 series.add(value, at)
 
