@@ -15,6 +15,7 @@ _MAX_EXAMPLE = 200
 _MAX_KNOWN = 512
 _MAX_KNOWN_TEXT = 512
 _MAX_KEPT = 2000
+_INDENTED_OR_QUOTED = b" \t{"
 
 # Runs of one class of characters never give any back, and of two ways to go on the next character decides: so no line
 # takes more than a few passes, whatever is in it.
@@ -79,13 +80,18 @@ class Page:
         # A look at as many characters as the shortest name has passes over most lines.
         shortest = min(map(len, self._names), default=0)
         heads = {name[:shortest] for name in self._names}
-        for line in _lines(self._body):
-            if line[:shortest] in heads:
-                sample = self._sample(line)
-                if sample is not None:
-                    yield sample
-            elif line.startswith(b"{"):
-                self.quoted += 1
+        # Not split(): sixteen million empty lines would be a list of them.
+        for line in io.BytesIO(self._body):
+            if line[:shortest] not in heads:
+                if line[0] not in _INDENTED_OR_QUOTED:
+                    continue
+                line = line.lstrip(b" \t")
+                if line[:shortest] not in heads:
+                    self.quoted += line.startswith(b"{")
+                    continue
+            sample = self._sample(line)
+            if sample is not None:
+                yield sample
         self._known.lines = self._kept
 
     def _sample(self, line: bytes) -> Line | None:
@@ -140,14 +146,6 @@ def read(body: bytes, wanted: Collection[str], *, max_lines: int = 50_000, known
     known: of this program's pages before, if they are read again and again for the same `wanted`.
     """
     return Page(body, wanted, max_lines, known or Known())
-
-
-def _lines(body: bytes) -> Iterator[bytes]:
-    # Not split(): sixteen million empty lines would be a list of them.
-    lines = io.BytesIO(body)
-    if body.startswith((b" ", b"\t")) or b"\n " in body or b"\n\t" in body:
-        return (line.lstrip(b" \t") for line in lines)
-    return lines
 
 
 def _parse_labels(text: str) -> Mapping[str, str]:
