@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 from e2e.stack import fetch
@@ -12,20 +13,23 @@ PERIOD = 0.5
 
 
 class Page(NamedTuple):
-    """at: monotonic seconds. took: seconds until it was there. values: by series, as it is written."""
+    """at: monotonic seconds. took: seconds until it was there. starved: seconds for which the daemon's threads, and the
+    one that asked, were ready meanwhile and had no CPU, together. values: by series, as it is written."""
 
     at: float
     took: float
+    starved: float
     values: Mapping[str, float]
 
 
 class Scrapes:
     """pages: so far, oldest first. failed: the reasons of those that were not got."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, pid: int) -> None:
         self.pages: list[Page] = []
         self.failed: list[str] = []
         self._url = url
+        self._threads = Path(f"/proc/{pid}/task")
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scrapes", daemon=True)
 
@@ -55,24 +59,36 @@ class Scrapes:
 
     def _run(self) -> None:
         while not self._ended.wait(PERIOD):
-            began = time.monotonic()
+            before, began = self._starved(), time.monotonic()
             try:
                 text = fetch(f"{self._url}/metrics")
             except OSError as error:
                 self.failed.append(repr(error))
             else:
-                self.pages.append(Page(began, time.monotonic() - began, _values(text)))
+                took = time.monotonic() - began
+                self.pages.append(Page(began, took, self._starved() - before, _values(text)))
+
+    def _starved(self) -> float:
+        return sum(map(_waited, [Path("/proc/thread-self"), *self._threads.iterdir()]))
 
 
 @contextmanager
-def scrapes(url: str) -> Iterator[Scrapes]:
-    """Scrapes of the daemon at `url`, until the end of the block."""
-    running = Scrapes(url)
+def scrapes(url: str, pid: int) -> Iterator[Scrapes]:
+    """Scrapes of the daemon at `url`, which is the process `pid`, until the end of the block."""
+    running = Scrapes(url, pid)
     running.start()
     try:
         yield running
     finally:
         running.stop()
+
+
+def _waited(thread: Path) -> float:
+    """Seconds that a thread has waited for a CPU; 0 where it has ended, or the kernel does not tell."""
+    try:
+        return int((thread / "schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _values(text: str) -> dict[str, float]:

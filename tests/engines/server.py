@@ -7,17 +7,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from e2e.program import group_members, until
+from e2e.program import group_members
 from e2e.stack import fetch, free_port
 from requires import ENGINES
 
 START_SECONDS = 200.0
 """It takes 25 on a machine at rest and five times that beside other work."""
 
+END_SECONDS = 20.0
 LIFETIME = 900
 """Seconds after which an engine ends by itself, should the tests have been killed before they could end it."""
 
@@ -26,18 +28,22 @@ KV_GIB = 1
 
 
 class Vllm:
-    """port: the same after a restart. log: what all its processes wrote, over all starts."""
+    """port: the same after a restart. log: what all its processes wrote, over all starts.
 
-    def __init__(self, directory: Path, model: Path, flags: Sequence[str]) -> None:
+    temporary: a folder for its sockets and what it leaves behind.
+    """
+
+    def __init__(self, directory: Path, temporary: Path, model: Path, flags: Sequence[str]) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = directory / "vllm.log"
-        self._environment = {**os.environ, **_environment()}
+        self._environment = {**os.environ, **_environment(temporary)}
         server = [str(ENGINES / "bin/python"), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
         listen = ["--host=127.0.0.1", f"--port={self.port}", "--served-model-name=tiny"]
         # Weights that are made up, and no compilation: a start takes half a minute instead of several.
         cheap = ["--load-format=dummy", "--dtype=bfloat16", "--enforce-eager"]
-        self._command = ["timeout", "--signal=KILL", str(LIFETIME), *server, *listen, *cheap, *flags]
+        # On a node it computes on GPUs: here what shares its cores with it must not wait for it.
+        self._command = ["timeout", "--signal=KILL", str(LIFETIME), "nice", *server, *listen, *cheap, *flags]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -47,9 +53,7 @@ class Vllm:
     def start(self) -> None:
         """Starts it and waits until it can be asked. Raises AssertionError, with its log, if it does not get there."""
         with self._log.open("ab") as log:
-            process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, env=self._environment, start_new_session=True
-            )
+            process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._environment, process_group=0)
         self._process = process
         end = time.monotonic() + START_SECONDS
         while not self.healthy():
@@ -76,13 +80,13 @@ class Vllm:
         if process is None:
             return
         process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        for pid in group_members(process.pid):
+        end = time.monotonic() + END_SECONDS
+        while (left := group_members(process.pid)) and time.monotonic() < end:
+            time.sleep(0.1)
+        for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait(10)
-        until(lambda: not group_members(process.pid))
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of the samples on its /metrics that have the name and these labels."""
@@ -100,22 +104,22 @@ class Vllm:
 @contextmanager
 def vllm(directory: Path, model: Path, *flags: str) -> Iterator[Vllm]:
     """A running vLLM with these flags; ended afterwards."""
-    server = Vllm(directory, model, flags)
-    try:
-        server.start()
-        yield server
-    finally:
-        server.end()
+    # Apart from `directory`, whose path may be too long for its sockets.
+    with TemporaryDirectory(prefix="vllm-") as temporary:
+        server = Vllm(directory, Path(temporary), model, flags)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end()
 
 
-def _environment() -> Mapping[str, str]:
+def _environment(temporary: Path) -> Mapping[str, str]:
     # What vLLM finds out about its models at the first start saves the next ones half of theirs.
-    caches = {
-        name: str(ENGINES / "cache")
-        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME", "TORCHINDUCTOR_CACHE_DIR")
-    }
+    caches = {name: str(ENGINES / "cache") for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "HF_HOME")}
     return {
         **caches,
+        "TMPDIR": str(temporary),
         "HF_HUB_OFFLINE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
