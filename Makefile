@@ -37,7 +37,7 @@ run: setup ## run the daemon in the foreground; Ctrl-C ends it
 test: setup-dev setup-prometheus setup-cc ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
-test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes
+test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time
 	@$(BIN)/python -m pytest tests/engines $(ARGS)
 
 lint: setup-dev ## check style: ruff, and shellcheck where it is installed
