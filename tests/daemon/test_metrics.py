@@ -128,9 +128,12 @@ def on_this_machine(directory: Path) -> Iterable[str]:
     dev = directory / "dev"
     dev.mkdir(parents=True)
     os.mkfifo(dev / "kmsg")
+    log = directory / "engine.log"
+    log.write_text("")
+    logs = f"{{interval: 0.5, files: [{{engine: vllm, paths: ['{log}']}}]}}"
     settings = (
         f'http: {{listen: "127.0.0.1:{{port}}"}}\npaths: {{dev: {dev}}}\nserving_processes: ["*"]\n'
-        'collectors: {cgroup: {full: ["*"]}, kernel_log: {interval: 0.5}}\n'
+        f'collectors: {{cgroup: {{full: ["*"]}}, kernel_log: {{interval: 0.5}}, engine_log: {logs}}}\n'
     )
     with program(directory, settings, plugins(directory, {"flood": "FLOOD"})) as daemon:
         threading.Thread(target=happen, args=(dev / "kmsg",), daemon=True).start()
