@@ -98,7 +98,10 @@ class EngineWatch:
 
     def _take(self, reading: Reading, began: float) -> None:
         now = self._clock.monotonic()
-        if self._health_at is None or now - self._health_at >= _HEALTH_PERIOD:
+        # What moves is alive; of an engine that died the page stands still for a while before it goes.
+        if reading != self.reading:
+            self._health = ""
+        elif self._health_at is None or now - self._health_at >= _HEALTH_PERIOD:
             self._health, self._health_at = self._source.health(), now
         with self.lock:
             self.address = _address_of(self._source.url)
