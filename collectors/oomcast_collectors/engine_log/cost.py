@@ -7,7 +7,7 @@ and no other thread could end it. So the number of ways it may have to try is bo
 import re
 
 # Private, but there is no public way to the structure of an expression, and it has been the same since 3.11.
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined] # has no public form or stub
 from typing import Any
 
 _CEILING = 1e18

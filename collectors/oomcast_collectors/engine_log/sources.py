@@ -61,7 +61,7 @@ class Sources:
         if not glob.has_magic(pattern):
             return [Path(pattern)]
         # Path.glob would have to be told where the first wildcard is.
-        names = islice(glob.iglob(pattern), _MOST_ENTRIES)  # noqa: PTH207
+        names = islice(glob.iglob(pattern), _MOST_ENTRIES)  # noqa: PTH207 - Path.glob takes no absolute pattern
         return [Path(name) for name in sorted(names) if not _PREDECESSOR.search(name)]
 
     def _containers(self, root: Path) -> Iterator[Wanted]:
