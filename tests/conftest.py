@@ -2,16 +2,47 @@
 
 import difflib
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from requires import require, required
 
-Golden = Callable[[str, str], None]
 MAX_DIFF_LINES = 200
+
+
+@dataclass(frozen=True)
+class Golden:
+    folder: Path
+    update: bool
+
+    def __call__(self, name: str, text: str) -> None:
+        expected = self._expected(name)
+        if text == expected:
+            return
+        if self.update:
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_bytes(text.encode())
+            return
+        pytest.fail(_difference(f"tests/golden/{name}", expected, text), pytrace=False)
+
+    def becomes(self, name: str, read: Callable[[], str], patience: float = 10.0) -> None:
+        """The same of what a running program says, whose parts come one after another: within `patience` seconds.
+
+        With --update-golden the whole time is waited, as nothing else tells that all parts are there.
+        """
+        deadline = time.monotonic() + patience
+        while (text := read()) != self._expected(name) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        self(name, text)
+
+    def _expected(self, name: str) -> str | None:
+        path = self.folder / name
+        return path.read_bytes().decode() if path.exists() else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,21 +78,7 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 
     With --update-golden it writes the file instead: the diff to be read is then git's.
     """
-    folder = Path(__file__).parent / "golden"
-    update = bool(request.config.getoption("--update-golden"))
-
-    def check(name: str, text: str) -> None:
-        path = folder / name
-        expected = path.read_bytes().decode() if path.exists() else None
-        if text == expected:
-            return
-        if update:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text.encode())
-            return
-        pytest.fail(_difference(f"tests/golden/{name}", expected, text), pytrace=False)
-
-    return check
+    return Golden(Path(__file__).parent / "golden", bool(request.config.getoption("--update-golden")))
 
 
 def _difference(path: str, expected: str | None, text: str) -> str:

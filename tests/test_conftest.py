@@ -113,6 +113,20 @@ def test_a_golden_file_is_compared_and_rewritten(suite: Suite) -> None:
     assert path.read_bytes() == b"one\ntwo\n"
 
 
+def test_a_golden_file_of_a_running_program_is_waited_for(suite: Suite) -> None:
+    def test(*texts: str) -> str:
+        return f"def test_one(golden):\n    golden.becomes('a.txt', iter({texts!r}).__next__, patience={patience})\n"
+
+    patience = 30.0
+    (suite.root / "golden").mkdir()
+    (suite.root / "golden" / "a.txt").write_text("one\ntwo\n")
+    assert suite.run(test("", "one\n", "one\ntwo\n"))[0] == pytest.ExitCode.OK
+    patience = 0.0
+    status, lines = suite.run(test("one\n"))
+    assert status == pytest.ExitCode.TESTS_FAILED
+    assert "-two" in lines
+
+
 def test_a_cgroup_takes_root() -> None:
     script = "import os, requires; os.geteuid() or os.seteuid(65534); print(requires.missing('cgroup'))"
     done = subprocess.run([sys.executable, "-c", script], cwd=HERE, capture_output=True, text=True, check=True)

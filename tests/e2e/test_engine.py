@@ -2,12 +2,13 @@
 
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conftest import Golden
-from e2e.engines import PAGES, endpoint, page, serving, settings, watching
+from e2e.engines import PAGES, Node, endpoint, page, serving, settings, watching
 from e2e.program import until
 from requires import missing
 
@@ -25,6 +26,10 @@ def masked(text: str, name: str) -> str:
     return re.sub(r"^(oomcast_engine_scrape_duration_seconds\S+) \S+$", r"\1 MEASURED", told, flags=re.MULTILINE)
 
 
+def told(node: Node, name: str) -> str:
+    return masked(node.text(), name)
+
+
 def test_the_whole_text_of_every_capture(tmp_path: Path, golden: Golden) -> None:
     with serving(*CAPTURES) as engines:
         for engine, name in zip(engines, CAPTURES, strict=True):
@@ -36,9 +41,9 @@ def test_the_whole_text_of_every_capture(tmp_path: Path, golden: Golden) -> None
         named = [endpoint(engine, name) for engine, name in zip(engines, CAPTURES, strict=True)]
         with watching(tmp_path, *named, period=1) as node:
             until(lambda: all(map(node.up, CAPTURES)))
+            for name in CAPTURES:
+                golden.becomes(f"engine/{name}.prom", partial(told, node, name))
             text = node.text()
-    for name in CAPTURES:
-        golden(f"engine/{name}.prom", masked(text, name))
     if missing("prometheus") is None:
         check = ("promtool", "check", "metrics")
         checked = subprocess.run(check, input=text, capture_output=True, text=True, check=False)
