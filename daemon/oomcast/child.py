@@ -17,15 +17,25 @@ _LEAST = 0.2
 class Child:
     """Runs `argv` in a session of its own, so that its whole process group can be ended at once.
 
+    feed: what it reads from its standard input, which then stays open until stop(); without it there is none to read.
     Raises OSError when the program cannot be started.
     """
 
-    def __init__(self, argv: Sequence[str], clock: Clock) -> None:
+    def __init__(self, argv: Sequence[str], clock: Clock, feed: bytes | None = None) -> None:
         self._clock = clock
         # Unbuffered: closing a buffered pipe waits for a thread that reads it, which a hung child keeps there.
         self._process = subprocess.Popen(
-            argv, bufsize=0, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, close_fds=True
+            argv,
+            bufsize=0,
+            stdin=subprocess.DEVNULL if feed is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            close_fds=True,
         )
+        if feed is not None:
+            assert self._process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, which its output tells
+                self._process.stdin.write(feed)
 
     @property
     def pid(self) -> int:
@@ -52,6 +62,8 @@ class Child:
             self._process.wait(max(left * (1 - _TERM_SHARE), _LEAST))
         finally:
             self.stdout.close()
+            if self._process.stdin is not None:
+                self._process.stdin.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -6,18 +6,17 @@ import logging
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from oomcast.contract import Context
 from oomcast.logs import OnChange
+from oomcast_collectors.descriptors import descriptors
 from oomcast_collectors.engine.netns import Namespace, read_namespace
 
 LOOPBACK = ("127.0.0.1", "::1")
 
 # Servers listen before they have connections, and numbers of descriptors are given out from 0 on.
-_MOST_DESCRIPTORS = 4096
 _SOCKET = re.compile(r"socket:\[(\d{1,20})\]\Z")
 _ENDED = (errno.ENOENT, errno.ESRCH)
 
@@ -108,15 +107,6 @@ class Listeners:
         for target in descriptors(self._proc, pid):
             if match := _SOCKET.match(target):
                 yield int(match[1])
-
-
-def descriptors(proc: str, pid: int) -> Iterator[str]:
-    """What the open descriptors of a process are, the first thousands of them. Raises OSError."""
-    with os.scandir(f"{proc}/{pid}/fd") as entries:
-        for entry in islice(entries, _MOST_DESCRIPTORS):
-            # One that is closed meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                yield os.readlink(entry.path)  # noqa: PTH115 - thousands in a row, and a Path costs more than the call
 
 
 def host_of(address: str) -> str:

@@ -12,9 +12,9 @@ import pytest
 from collectors.host.trees import write_process
 from fakes import FakeClock
 from oomcast.contract import Context, Roots
-from oomcast_collectors.engine import candidates
+from oomcast_collectors import gpu_holders, verdicts
+from oomcast_collectors.descriptors import descriptors
 from oomcast_collectors.engine.candidates import Candidates
-from oomcast_collectors.engine.listeners import descriptors
 
 LOG = logging.getLogger("oomcast.engine")
 
@@ -83,7 +83,7 @@ def test_a_process_without_a_gpu_is_looked_at_ever_more_rarely(proc: Path, monke
         looked.append(pid)
         return descriptors(proc, pid)
 
-    monkeypatch.setattr(candidates, "descriptors", noted)
+    monkeypatch.setattr(gpu_holders, "descriptors", noted)
     look = make(proc)
     scans = []
     for scan in range(100):
@@ -101,7 +101,7 @@ def test_a_process_without_a_gpu_is_looked_at_ever_more_rarely(proc: Path, monke
 
 
 def test_a_crowd_is_looked_at_in_parts(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_MOST_LOOKS", 50)
+    monkeypatch.setattr(verdicts, "_MOST_LOOKS", 50)
     for pid in range(1000, 1070):
         write(proc, pid, "x", 1, "/dev/nvidia0")
     look = make(proc)

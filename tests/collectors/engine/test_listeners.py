@@ -13,8 +13,9 @@ import pytest
 from collectors.engine.programs import Program, ending
 from fakes import FakeClock
 from oomcast.contract import Context, Roots
-from oomcast_collectors.engine import listeners
-from oomcast_collectors.engine.listeners import Listener, Listeners, descriptors
+from oomcast_collectors import descriptors as descriptors_module
+from oomcast_collectors.descriptors import descriptors
+from oomcast_collectors.engine.listeners import Listener, Listeners
 from requires import needs
 
 LOG = logging.getLogger("oomcast.engine")
@@ -156,7 +157,7 @@ def test_what_may_not_be_looked_into_is_told_once(started: list[Program], tmp_pa
 
 
 def test_descriptors_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "_MOST_DESCRIPTORS", 3)
+    monkeypatch.setattr(descriptors_module, "_MOST_DESCRIPTORS", 3)
     folder = tmp_path / "7/fd"
     folder.mkdir(parents=True)
     for number in range(10):

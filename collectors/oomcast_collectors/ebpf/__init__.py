@@ -1,0 +1,129 @@
+"""Programs in the kernel: who allocates and does not free, who crashed and where, whom the OOM killer took.
+
+They are held by a child process, as BCC is large and could take the daemon down with it. Off unless switched on.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from oomcast.child import Child
+from oomcast.contract import CollectorSpec, Context, Event, Facts, NotPresent
+from oomcast.metric import Sample
+from oomcast_collectors.ebpf import metrics
+from oomcast_collectors.ebpf.machine import missing
+from oomcast_collectors.ebpf.settings import EbpfSettings
+from oomcast_collectors.ebpf.supervisor import COMMAND, Supervisor
+from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Order, decode
+
+__all__ = ["SPEC", "EbpfCollector", "EbpfSettings"]
+
+_PATIENCE = 2.0
+_SILENT = 10.0
+_CHECK_SECONDS = 120.0
+
+
+class EbpfError(Exception):
+    """The child has ended, or says nothing any more."""
+
+
+class EbpfCollector:
+    """A Watcher. A run publishes what the child last told."""
+
+    def __init__(self, settings: EbpfSettings, context: Context) -> None:
+        self._settings = settings
+        self._context = context
+        self._created = context.clock.time()
+        self._supervisor: Supervisor | None = None
+        self._resident = metrics.CHILD_RESIDENT.series()
+        self._starts = metrics.CHILD_STARTS.series()
+
+    def start(self) -> None:
+        if missing():
+            return
+        context = self._context
+        told = order(self._settings, context)
+        self._supervisor = Supervisor(told, context.clock, context.log, self._push)
+        self._supervisor.start()
+
+    def stop(self, deadline: float) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stop(deadline)
+
+    def collect(self) -> Facts:
+        """Raises NotPresent where there can be no programs in the kernel, EbpfError while there is no child to tell."""
+        supervisor = self._supervisor
+        if supervisor is None:
+            raise NotPresent(missing() or "the collector is stopped")
+        # The first report takes as long as the compiler does.
+        reported = supervisor.wait(_PATIENCE)
+        if supervisor.absent:
+            raise NotPresent(supervisor.absent)
+        if supervisor.ended:
+            raise EbpfError(f"the eBPF child ended: {supervisor.ended}")
+        silent = self._context.clock.monotonic() - supervisor.heard
+        if reported and silent > _SILENT:
+            raise EbpfError(f"the eBPF child has said nothing for {silent:.0f} s")
+        with supervisor.locked():
+            samples = supervisor.totals.samples()
+        samples.append(Sample(self._starts, supervisor.starts, self._created))
+        if (resident := _resident(supervisor.pid)) is not None:
+            samples.append(Sample(self._resident, resident))
+        return Facts(samples=samples)
+
+    def _push(self, event: Event) -> None:
+        self._context.push(Facts(events=[event]))
+
+
+def order(settings: EbpfSettings, context: Context, *, check: bool = False) -> Order:
+    roots = context.roots
+    return Order(settings.model_dump(mode="json"), context.serving, check, str(roots.proc), str(roots.pods))
+
+
+def check(settings: EbpfSettings, context: Context) -> Iterator[tuple[bool, str]]:
+    """Compiles, loads, attaches and detaches every configured probe: (whether that went well, a line about it)."""
+    if reason := missing():
+        yield False, reason
+        return
+    clock = context.clock
+    child = Child(COMMAND, clock, order(settings, context, check=True).encode())
+    try:
+        waiting = list(settings.probes)
+        for line in child.stdout:
+            message = decode(line)
+            match message:
+                case Checked(probe, fine, said):
+                    waiting.remove(probe)
+                    yield fine, f"{probe}: {said}"
+                case Absent(reason):
+                    yield False, reason
+                    return
+                case Log(_, text):
+                    yield True, text
+                case _:
+                    continue
+        for probe in waiting:
+            yield False, f"{probe}: the child ended before it was tried"
+    finally:
+        try:
+            child.stop(clock.monotonic() + 2.0)
+        except subprocess.TimeoutExpired:
+            context.log.warning("the checking child does not end")
+
+
+def _resident(pid: int | None) -> int | None:
+    """Bytes, from our own /proc, as the pid is ours."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, IndexError, ValueError):
+        return None
+    return pages * 4096
+
+
+SPEC = CollectorSpec(
+    name="ebpf",
+    help="allocations, crashes, OOM victims and faults of processes, by programs in the kernel (BCC); off by default",
+    settings=EbpfSettings,
+    metrics=metrics.METRICS,
+    create=EbpfCollector,
+)

@@ -1,0 +1,124 @@
+"""BCC, found and put right: the module that is in Debian, without kernel headers, with a tracefs of our own."""
+
+import ctypes
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from oomcast.contract import NotPresent
+from oomcast_collectors.ebpf.machine import find
+
+HEADERS = Path(__file__).parent.parent / "headers"
+"""Just enough of the kernel's headers to compile programs that trace user space: types and the registers."""
+
+_TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
+_CLONE_NEWNS = 0x20000
+_MS_REC_PRIVATE = 0x4000 | 0x40000
+
+
+class EbpfError(Exception):
+    """Something with eBPF did not work; the text says what."""
+
+
+class Bcc:
+    """The parts of BCC that are used. BPF: its class. lib: libbcc, with the signatures it lacks."""
+
+    def __init__(self) -> None:
+        """Raises NotPresent without BCC, OSError where no tracefs can be mounted. Makes the calling process' mounts
+        private, so it is for the child alone."""
+        _private_tracefs()
+        # Read when a program is compiled; the machine's own headers would be slower, and are seldom there.
+        os.environ["BCC_KERNEL_SOURCE"] = str(HEADERS)
+        module = _module()
+        self.BPF: Any = module.BPF
+        self.lib: Any = sys.modules["bcc.libbcc"].lib
+        # BCC calls this with six arguments of seven, so what happens to be on the stack becomes the seventh, an offset
+        # at which the kernel would count: EINVAL at best (iovisor/bcc#5236).
+        attach = self.lib.bpf_attach_uprobe
+        attach.restype = ctypes.c_int
+        attach.argtypes = [
+            *(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
+            *(ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32),
+        ]
+
+    def compile(self, text: str) -> Any:
+        """A BPF object. Raises EbpfError with the end of what the compiler or the verifier said."""
+        with _captured() as said:
+            try:
+                # Its warnings are about its own headers.
+                return self.BPF(text=text, cflags=["-w"])
+            except Exception as error:
+                raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
+
+    def load(self, bpf: Any, function: str, kind: int) -> int:
+        """The descriptor of a loaded program. Raises EbpfError."""
+        with _captured() as said:
+            try:
+                return int(bpf.load_func(function.encode(), kind).fd)
+            except Exception as error:
+                raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
+
+
+def _module() -> Any:
+    package = find()
+    if package is None:
+        raise NotPresent("BCC is not installed (Debian, Ubuntu: python3-bpfcc)")
+    # By its path, so that nothing else of the distribution's packages comes before our own.
+    spec = importlib.util.spec_from_file_location(
+        "bcc", package / "__init__.py", submodule_search_locations=[str(package)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bcc"] = module
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, OSError, AttributeError) as error:
+        raise NotPresent(f"BCC cannot be loaded: {error}") from error
+    return module
+
+
+def _private_tracefs() -> None:
+    """Mounts tracefs where only this process sees it, if it is nowhere: tracepoints are looked up in it."""
+    if any(Path(path, "events").exists() for path in _TRACEFS):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    calls: tuple[Callable[[], int], ...] = (
+        lambda: libc.unshare(_CLONE_NEWNS),
+        lambda: libc.mount(None, b"/", None, _MS_REC_PRIVATE, None),
+        lambda: libc.mount(b"tracefs", _TRACEFS[0].encode(), b"tracefs", 0, None),
+    )
+    for call in calls:
+        if call():
+            number = ctypes.get_errno()
+            raise OSError(number, f"tracefs cannot be mounted: {os.strerror(number)}")
+
+
+class _captured:
+    """What C code writes to the standard error meanwhile, as BCC's compiler says there what is wrong."""
+
+    def __enter__(self) -> Callable[[], str]:
+        self._kept = os.dup(2)
+        self._file = os.memfd_create("said")
+        os.dup2(self._file, 2)
+        return self._text
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+        os.close(self._file)
+
+    def _text(self) -> str:
+        size = os.fstat(self._file).st_size
+        return os.pread(self._file, 1 << 16, max(size - (1 << 16), 0)).decode("utf-8", "replace").strip()
+
+
+def table_items(table: Any) -> Iterator[tuple[Any, Any]]:
+    """All entries of a table, in few calls where the kernel can do that (5.6), else one by one."""
+    try:
+        yield from table.items_lookup_batch()
+    except Exception:  # noqa: BLE001 - BCC raises nothing narrower; what it cannot do at once it can do slowly
+        yield from table.items()

@@ -1,0 +1,95 @@
+"""The probes that the settings name: loaded, given their targets, and told of. One that fails costs no other."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oomcast_collectors.ebpf import metrics
+from oomcast_collectors.ebpf.child.bcc import EbpfError
+from oomcast_collectors.ebpf.child.generic import GenericPart
+from oomcast_collectors.ebpf.child.part import Maker, Part, Process, Tools
+from oomcast_collectors.ebpf.child.program import Program
+from oomcast_collectors.ebpf.child.shipped import SHIPPED, Shipped
+from oomcast_collectors.ebpf.description import DescriptionError, read
+from oomcast_collectors.ebpf.wire import Row
+
+
+@dataclass(slots=True, eq=False)
+class _Loaded:
+    program: Program
+    part: Part
+
+
+def load(name: str, tools: Tools) -> tuple[Program, Maker]:
+    """Compiles and loads one probe, attached to nothing. Raises DescriptionError or EbpfError."""
+    description, text = read(name, tools.settings.folder)
+    shipped = SHIPPED.get(name, Shipped(GenericPart))
+    if shipped.adapt is not None:
+        description, text, constants = shipped.adapt(description, text, tools.settings)
+    else:
+        constants = {}
+    program = Program(tools.bcc, name, description, text, constants)
+    try:
+        program.load()
+    except EbpfError:
+        program.close()
+        raise
+    return program, shipped.make
+
+
+class Probes:
+    """Not thread-safe."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._log: logging.Logger = tools.log
+        self._loaded: dict[str, _Loaded] = {}
+        self._failures: dict[str, int] = dict.fromkeys(tools.settings.probes, 0)
+
+    def load(self) -> None:
+        """Loads and attaches all; what fails is logged and stays out."""
+        for name in self._tools.settings.probes:
+            try:
+                program, make = load(name, self._tools)
+            except (DescriptionError, EbpfError) as error:
+                self._failed(name, error)
+                continue
+            try:
+                self._loaded[name] = _Loaded(program, make(program, self._tools))
+                self._tools.attacher.add(program)
+                program.attach_tracepoints()
+            except EbpfError as error:
+                self._failed(name, error)
+                self._loaded.pop(name, None)
+                program.close()
+
+    def joined(self, process: Process) -> None:
+        for loaded in self._loaded.values():
+            loaded.part.joined(process)
+
+    def left(self, process: Process) -> None:
+        for loaded in self._loaded.values():
+            loaded.part.left(process)
+
+    def tick(self, now: float) -> None:
+        for loaded in self._loaded.values():
+            loaded.part.tick(now)
+
+    def rows(self) -> Iterator[Row]:
+        for name, failures in self._failures.items():
+            loaded = self._loaded.get(name)
+            yield Row(metrics.PROBE_ATTACHED.name, (name,), int(loaded is not None))
+            yield Row(metrics.PROBE_FAILURES.name, (name,), failures + self._tools.attacher.failures(name))
+            if loaded is not None:
+                yield Row(metrics.PROBE_POINTS.name, (name,), loaded.program.points)
+                yield from loaded.part.rows()
+
+    def close(self) -> None:
+        for loaded in self._loaded.values():
+            loaded.part.close()
+            loaded.program.close()
+        self._loaded.clear()
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self._failures[name] += 1
+        self._log.error("the probe %s is not loaded: %s", name, error)

@@ -1,0 +1,111 @@
+"""What the child says to the daemon: a JSON array a line, the first item is the kind. The daemon tells the child its
+settings, as one line of JSON, and ends it by closing the pipe."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oomcast.contract import Event
+
+LONGEST = 8 << 20
+"""Bytes of a line; a longer one is no message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The value of one series. metric: a name of metrics.py. labels: the values, in the metric's order."""
+
+    metric: str
+    labels: tuple[str, ...]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All series as they stand, counted since the child began."""
+
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Something for the daemon's log. level: of logging."""
+
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What became of one probe in a check. said: for people."""
+
+    probe: str
+    fine: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Nothing can be had on this machine; the child ends."""
+
+    reason: str
+
+
+Message = Report | Event | Log | Checked | Absent
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the child is to do. settings: EbpfSettings as JSON. serving: patterns of engines. check: try every probe and
+    end. proc, pods: the machine's folders."""
+
+    settings: Mapping[str, object] = field(default_factory=dict)
+    serving: Sequence[str] = ()
+    check: bool = False
+    proc: str = "/proc"
+    pods: str = "/var/log/pods"
+
+    def encode(self) -> bytes:
+        return json.dumps([self.settings, list(self.serving), self.check, self.proc, self.pods]).encode() + b"\n"
+
+
+def decode_order(line: bytes) -> Order:
+    """Raises ValueError on anything but an order."""
+    settings, serving, check, proc, pods = json.loads(line)
+    return Order(settings, tuple(serving), check, proc, pods)
+
+
+def encode(message: Message) -> bytes:
+    match message:
+        case Report(rows):
+            said: list[object] = ["report", [[row.metric, row.labels, row.value] for row in rows]]
+        case Event():
+            told = message
+            said = ["event", told.kind, told.time, told.monotonic, told.summary, dict(told.fields)]
+        case Log(level, text):
+            said = ["log", level, text]
+        case Checked(probe, fine, text):
+            said = ["checked", probe, fine, text]
+        case Absent(reason):
+            said = ["absent", reason]
+    return json.dumps(said, separators=(",", ":")).encode() + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """Raises ValueError on anything but a message."""
+    try:
+        kind, *rest = json.loads(line)
+        match kind, rest:
+            case "report", [rows]:
+                return Report([Row(str(metric), tuple(map(str, labels)), value) for metric, labels, value in rows])
+            case "event", [str(name), float(time), float(monotonic), str(summary), dict(fields)]:
+                return Event(name, time, monotonic, summary, fields)
+            case "log", [int(level), str(text)]:
+                return Log(level, text)
+            case "checked", [str(probe), bool(fine), str(text)]:
+                return Checked(probe, fine, text)
+            case "absent", [str(reason)]:
+                return Absent(reason)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{error}: {line[:100]!r}") from error
+    raise ValueError(f"no message: {line[:100]!r}")
