@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-engines run test test-engines lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-engines run test test-engines lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,13 +28,16 @@ setup-prometheus:
 setup-cc:
 	@scripts/setup cc || echo "setup: going on without a compiler" >&2
 
+setup-ebpf:
+	@scripts/setup ebpf || echo "setup: going on without eBPF" >&2
+
 setup-engines:
 	@scripts/setup engines || echo "setup: going on without an inference engine" >&2
 
 run: setup ## run the daemon in the foreground; Ctrl-C ends it
 	@$(BIN)/oomcast run $(ARGS)
 
-test: setup-dev setup-prometheus setup-cc ## run all tests
+test: setup-dev setup-prometheus setup-cc setup-ebpf ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time

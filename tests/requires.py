@@ -63,6 +63,11 @@ def memory_mount() -> tuple[int, Path] | None:
     return None
 
 
+def rustc() -> str | None:
+    """The Rust compiler: the one on the PATH or else rustup's, or None."""
+    return shutil.which("rustc") or shutil.which(str(Path.home() / ".cargo" / "bin" / "rustc"))
+
+
 def main() -> int:
     """Prints a line for each name with what this machine can do."""
     for name in PROBES:
@@ -110,13 +115,13 @@ def _kmsg() -> str | None:
 
 
 def _ebpf() -> str | None:
+    if os.uname().machine != "x86_64":
+        return f"the probes know the registers of x86-64, this is {os.uname().machine}"
     if os.geteuid() != 0:
         return "loading eBPF programs takes root"
     # Debian's python3-bpfcc; the bcc of the Python package index is something else.
     if not Path("/usr/lib/python3/dist-packages/bcc/libbcc.py").exists():
         return "BCC (the package python3-bpfcc) is not installed"
-    if not any(Path(path, "events").is_dir() for path in ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")):
-        return "tracefs is not mounted"
     return None
 
 
@@ -144,6 +149,15 @@ def _cc() -> str | None:
         timeout=60,
     )
     return None if done.returncode == 0 else f"cc cannot compile: {done.stderr.strip()[-200:]}"
+
+
+def _rustc() -> str | None:
+    compiler = rustc()
+    if compiler is None:
+        return "rustc is neither on the PATH nor in ~/.cargo/bin"
+    # rustup's is there without a toolchain as well, and says so.
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False, timeout=60)
+    return None if done.returncode == 0 else f"{compiler} does not run: {done.stderr.strip()[-200:]}"
 
 
 def _netns() -> str | None:
@@ -184,6 +198,7 @@ PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "vm": _vm,
         "engines": _engines,
         "cc": _cc,
+        "rustc": _rustc,
         "netns": _netns,
     }
 )
