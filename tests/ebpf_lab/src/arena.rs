@@ -38,7 +38,7 @@ pub extern "C" fn arena_free(block: *mut u8) {
 }
 
 #[derive(Default)]
-struct Tally {
+pub struct Tally {
     allocs: usize,
     bytes: usize,
     frees: usize,
