@@ -42,8 +42,8 @@ int main(int count, char **arguments) {
         struct rusage before = usage();
         touch_pages(at, size, page);
         struct rusage after = usage();
-        say("{\"phase\": \"faults\", \"file\": %d, \"pages\": %zu, \"major_faults\": %ld, \"minor_faults\": %ld}", i - 1,
-            (size + page - 1) / page, after.ru_majflt - before.ru_majflt, after.ru_minflt - before.ru_minflt);
+        say("{\"phase\": \"faults\", \"file\": %d, \"pages\": %zu, \"major_faults\": %ld, \"minor_faults\": %ld}",
+            i - 1, (size + page - 1) / page, after.ru_majflt - before.ru_majflt, after.ru_minflt - before.ru_minflt);
         wait_for_step();
     }
     return 0;

@@ -57,7 +57,8 @@ API CUresult cuMemFreeHost(void *address);
 API CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream);
 API CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream);
 API CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice to, CUstream stream);
-API CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned flags, CUstream stream);
+API CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned flags,
+                                      CUstream stream);
 
 API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);

@@ -58,7 +58,8 @@ API CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice to, 
     return to == 0 || to == CU_DEVICE_CPU ? need_stream(stream) : CUDA_ERROR_INVALID_DEVICE;
 }
 
-API CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned flags, CUstream stream) {
+API CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation to, unsigned flags,
+                                      CUstream stream) {
     if (!address || !bytes || flags) return CUDA_ERROR_INVALID_VALUE;
     return to.id == 0 ? need_stream(stream) : CUDA_ERROR_INVALID_DEVICE;
 }

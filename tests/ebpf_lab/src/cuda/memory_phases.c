@@ -1,4 +1,4 @@
-/* Allocations of each kind. What a phase says is of its own functions alone; managed memory is freed by cuMemFree too. */
+/* Allocations of each kind. What a phase says is of its own calls alone; managed memory is freed by cuMemFree_v2 too. */
 #include "phases.h"
 
 static const size_t MIB = (size_t)1 << 20;
@@ -53,7 +53,8 @@ static void managed(CUstream stream) {
     count(&tally, cuMemAllocManaged(&none, 5 * MIB, CU_MEM_ATTACH_GLOBAL), 5 * MIB);
     count_free(&tally, cuMemFree_v2(none), 5 * MIB);
     count(&tally, cuMemAllocManaged(&none, TOO_MUCH, CU_MEM_ATTACH_GLOBAL), 0);
-    say("{\"phase\": \"managed\", " TALLY ", \"prefetches\": {\"calls\": 3, \"bytes\": %zu}}", TALLY_VALUES(tally), 6 * MIB);
+    say("{\"phase\": \"managed\", " TALLY ", \"prefetches\": {\"calls\": 3, \"bytes\": %zu}}", TALLY_VALUES(tally),
+        6 * MIB);
     wait_for_step();
 }
 

@@ -17,8 +17,8 @@ typedef struct {
 
 #define SPACE(base) { .lock = PTHREAD_MUTEX_INITIALIZER, .next = (base) }
 
-/* CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_OUT_OF_MEMORY. default_limit: unless FAKE_CUDA_MEMORY says how many
- * bytes there are; 0: as good as no limit, whatever that says. */
+/* CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE or CUDA_ERROR_OUT_OF_MEMORY. default_limit: unless FAKE_CUDA_MEMORY says how
+ * many bytes there are; 0: as good as no limit, whatever that says. */
 int space_take(Space *space, size_t default_limit, size_t bytes, unsigned long long *address);
 int space_give(Space *space, unsigned long long address);
 

@@ -152,8 +152,8 @@ void write_phases(const Streams *streams) {
         /* A device that is at rest, whatever the case before left. */
         must(cuCtxSynchronize());
         CASES[i].run(at, streams);
-        say("{\"phase\": \"%s\", \"conflicts\": %d, \"address\": %llu, \"bytes\": %d}", CASES[i].name, CASES[i].conflicts,
-            at, BYTES);
+        say("{\"phase\": \"%s\", \"conflicts\": %d, \"address\": %llu, \"bytes\": %d}", CASES[i].name,
+            CASES[i].conflicts, at, BYTES);
         wait_for_step();
     }
     must(cuMemcpy(at, source, BYTES));
