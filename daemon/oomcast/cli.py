@@ -16,6 +16,7 @@ from pathlib import Path
 
 from oomcast import __version__, report, table
 from oomcast.clock import SystemClock
+from oomcast.contract import CollectorSpec, Context
 from oomcast.core import CORE_METRICS, Core
 from oomcast.daemon import Daemon
 from oomcast.ending import leave
@@ -86,6 +87,13 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         "check", parents=[settings], help="check the settings, and say what each collector finds on this machine"
     )
     command.set_defaults(command=_check)
+    if argv[:1] == ["check"]:
+        for spec in find(CORE_METRICS).specs:
+            if spec.trial:
+                help_text = f"also try everything that the {spec.name} collector may load or attach, on or off"
+                command.add_argument(
+                    f"--{spec.name}", dest="trials", action="append_const", const=spec, default=[], help=help_text
+                )
     command = commands.add_parser("snapshot", parents=[settings], help="read every counter twice and print what rose")
     command.add_argument("--interval", type=_seconds, default=10.0, metavar="SECONDS", help="time between (default 10)")
     command.add_argument("--match", default="", metavar="TEXT", help="only series whose name or labels contain TEXT")
@@ -141,7 +149,24 @@ def _check(arguments: argparse.Namespace) -> int:
     found, settings = _settings(arguments)
     with _once(found, settings) as core:
         _write("\n".join(report.check(core, settings, found.specs)) + "\n")
-        return EXIT_COLLECTOR if report.failed(core.station.runners) else 0
+        failed = report.failed(core.station.runners)
+    for spec in arguments.trials:
+        failed |= not _try(spec, settings)
+    return EXIT_COLLECTOR if failed else 0
+
+
+def _try(spec: CollectorSpec, settings: Settings) -> bool:
+    """Prints what comes of it as it comes; whether all went well."""
+    log = logging.getLogger(f"oomcast.{spec.name}")
+    context = Context(
+        settings.paths.roots(), SystemClock(), log, push=lambda facts: None, serving=settings.serving_processes
+    )
+    all_fine = True
+    assert spec.trial is not None
+    for fine, line in spec.trial(settings.collectors[spec.name], context):
+        all_fine &= fine
+        _write(f"{spec.name}  {'ok    ' if fine else 'FAILED'}  {line}\n")
+    return all_fine
 
 
 def _snapshot(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@ Three kinds of fact leave it: `Sample` (metric.py), `Level` and `Event`.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
@@ -126,15 +126,24 @@ class Watcher(Collector, Protocol):
         """Called once; returns before the clock's monotonic `deadline` whatever its threads are stuck in."""
 
 
+Tried = tuple[bool, str]
+"""Whether a trial went well, and a line about it."""
+
+
 @dataclass(frozen=True, slots=True)
 class CollectorSpec:
-    """One entry of the tuple of collectors. create: takes the validated settings; cheap, no input is read in it."""
+    """One entry of the tuple of collectors. create: takes the validated settings; cheap, no input is read in it.
+
+    trial: what `oomcast check --NAME` does beyond a run, whether the collector is switched on or not; it yields as it
+    goes, and raises nothing.
+    """
 
     name: str
     help: str
     settings: type[CollectorSettings]
     metrics: tuple[Metric, ...]
     create: Callable[[Any, Context], Collector]
+    trial: Callable[[Any, Context], Iterator[Tried]] | None = None
 
 
 Outcome = Literal["success", "failure", "timeout", "absent"]

@@ -53,6 +53,7 @@ def test_check_says_what_each_collector_does_or_why_it_does_nothing(tmp_path: Pa
         "settings: ok",
         "listen: 127.0.0.1:19128",
         "cgroup      off      switched off in the settings",
+        "ebpf        off      switched off in the settings",
         "engine      off      switched off in the settings",
         "engine_log  off      switched off in the settings",
         "gpu         off      switched off in the settings",
@@ -69,7 +70,7 @@ def test_check_of_a_machine_that_is_mounted_nowhere(tmp_path: Path) -> None:
     nowhere = {f"OOMCAST_PATHS__{name}": str(tmp_path / "nowhere") for name in ("PROC", "SYS", "DEV", "PODS")}
     done = oomcast("check", environment=nowhere)
     states = dict(line.split()[:2] for line in done.stdout.splitlines()[2:])
-    assert set(states) == {"cgroup", "engine", "engine_log", "gpu", "host", "kernel_log"}
+    assert set(states) == {"cgroup", "ebpf", "engine", "engine_log", "gpu", "host", "kernel_log"}
     assert states["cgroup"] == "absent"
     assert states["kernel_log"] == "absent"
     assert states["host"] in ("absent", "FAILED")

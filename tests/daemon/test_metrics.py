@@ -22,7 +22,7 @@ from e2e.stack import fetch
 from fakes import FakeClock
 from oomcast.contract import Context, NotPresent, Roots
 from oomcast.core import CORE_METRICS
-from oomcast_collectors import engine, gpu
+from oomcast_collectors import ebpf, engine, gpu
 from requires import needs
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +35,7 @@ XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off
 
 OF_GPUS = {metric.name for metric in gpu.SPEC.metrics}
 OF_ENGINES = {metric.name for metric in engine.SPEC.metrics}
+OF_EBPF = {metric.name for metric in ebpf.SPEC.metrics}
 _PLATEAU = "takes memory that has stood for a minute, as in tests/e2e/test_gpu_forecast.py"
 
 NOT_HERE = {
@@ -63,7 +64,7 @@ def test_the_table_has_no_metric_that_nothing_produces(tmp_path: Path) -> None:
         seen |= set(over("cgroup", Roots(proc=host.proc, sys=host.sys, pods=host.pods, host=host.root), full=["*"]))
     for kernel in ("linux-4.18", "linux-5.15", "linux-6.1", "linux-6.18"):
         seen |= set(over("host", Roots(proc=FIXTURES / "host" / kernel / "proc")))
-    assert sorted(TABLE - OF_GPUS - OF_ENGINES - seen - NOT_HERE.keys()) == []
+    assert sorted(TABLE - OF_GPUS - OF_ENGINES - OF_EBPF - seen - NOT_HERE.keys()) == []
     assert NOT_HERE.keys() - TABLE == set()
 
 

@@ -14,7 +14,9 @@ from e2e.program import Program, program, until
 from e2e.stack import fetch, free_port
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "engines"
-OTHERS = ", ".join(f"{name}: {{enabled: false}}" for name in ("cgroup", "engine_log", "gpu", "host", "kernel_log"))
+OTHERS = ", ".join(
+    f"{name}: {{enabled: false}}" for name in ("cgroup", "ebpf", "engine_log", "gpu", "host", "kernel_log")
+)
 
 Script = Callable[[BaseHTTPRequestHandler], None]
 """Answers a request in whatever way it likes."""

@@ -16,7 +16,7 @@ from e2e.stack import fetch, free_port
 
 PLUGINS = Path(__file__).parent / "plugins"
 _OFF = ", ".join(
-    f"{name}: {{enabled: false}}" for name in ("cgroup", "engine", "engine_log", "gpu", "host", "kernel_log")
+    f"{name}: {{enabled: false}}" for name in ("cgroup", "ebpf", "engine", "engine_log", "gpu", "host", "kernel_log")
 )
 OUR_OWN_OFF = f"collectors: {{{_OFF}}}"
 

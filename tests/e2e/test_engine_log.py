@@ -4,7 +4,7 @@ from pathlib import Path
 
 from e2e.program import Program, program, until
 
-_OTHERS = ", ".join(f"{name}: {{enabled: false}}" for name in ("cgroup", "engine", "gpu", "host", "kernel_log"))
+_OTHERS = ", ".join(f"{name}: {{enabled: false}}" for name in ("cgroup", "ebpf", "engine", "gpu", "host", "kernel_log"))
 OVERFLOW = "attn_grad_overflow: inf detected in softmax denominator\n"
 OUT_OF_MEMORY = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 640.00 MiB. GPU 0 has a total capacity of 79.11 GiB"

@@ -159,7 +159,7 @@ def test_a_start_is_one_line_of_what_and_one_of_where(tmp_path: Path) -> None:
         assert lines[0].endswith(f" settings={running.config}")
         assert (
             lines[1]
-            == f"oomcast msg=listening url={running.url} collectors=cgroup,engine,engine_log,gpu,host off=kernel_log"
+            == f"oomcast msg=listening url={running.url} collectors=cgroup,engine,engine_log,gpu,host off=ebpf,kernel_log"
         )
         assert running.url in running.log.replace(lines[1], "").splitlines()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oomcast.child import Child
-from oomcast.contract import CollectorSpec, Context, Event, Facts, NotPresent
+from oomcast.contract import CollectorSpec, Context, Event, Facts, NotPresent, Tried
 from oomcast.metric import Sample
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.machine import missing
@@ -80,8 +80,8 @@ def order(settings: EbpfSettings, context: Context, *, check: bool = False) -> O
     return Order(settings.model_dump(mode="json"), context.serving, check, str(roots.proc), str(roots.pods))
 
 
-def check(settings: EbpfSettings, context: Context) -> Iterator[tuple[bool, str]]:
-    """Compiles, loads, attaches and detaches every configured probe: (whether that went well, a line about it)."""
+def check(settings: EbpfSettings, context: Context) -> Iterator[Tried]:
+    """Compiles, loads, attaches and detaches every configured probe, a line each."""
     if reason := missing():
         yield False, reason
         return
@@ -126,4 +126,5 @@ SPEC = CollectorSpec(
     settings=EbpfSettings,
     metrics=metrics.METRICS,
     create=EbpfCollector,
+    trial=check,
 )

@@ -180,7 +180,7 @@ VICTIMS = Metric(
 )
 
 MAJOR_FAULTS = Metric(
-    "oomcast_process_major_faults_total",
+    "oomcast_major_faults_total",
     "counter",
     "Major page faults of targets. file: weights, library, executable, other, or none (swap and anonymous memory); "
     "without the label this kernel does not tell.",

@@ -19,7 +19,7 @@ def main() -> int:
     out = os.dup(1)
     os.dup2(2, 1)
     outlet = Outlet(out)
-    logging.basicConfig(handlers=[outlet.handler()], level=logging.INFO, force=True)
+    logging.basicConfig(handlers=[outlet.handler()], format="%(message)s", level=logging.INFO, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = Stop(sys.stdin.buffer)
     order = decode_order(sys.stdin.buffer.readline(LONGEST))

@@ -61,6 +61,7 @@ def _attach(program: Program, points: Points) -> str:
     tracepoints = program.points
     files = {file.identity: file for file in mapped("/proc", os.getpid())}
     absent: dict[str, None] = {}
+    functions = 0
     for probe in program.description.uprobes:
         found = False
         for file in files.values():
@@ -68,13 +69,13 @@ def _attach(program: Program, points: Points) -> str:
                 continue
             for point in points.find(file, probe.symbol):
                 found = True
+                functions += 1
                 program.detach(program.attach(os.getpid(), file.path, point.offset, point.shift, probe))
         if not found:
             absent[probe.library] = None
-    said = [f"attached to {tracepoints} tracepoints"] if tracepoints else []
-    functions = len(program.description.uprobes) - len(absent)
-    if functions > 0:
-        said.append(f"attached to functions of {functions} descriptions")
-    if absent:
-        said.append(f"nothing to attach to here: {', '.join(absent)}")
-    return ", ".join(said)
+    said = f"attached to {_many(tracepoints, 'tracepoint')} and {_many(functions, 'function')}"
+    return f"{said} (the check itself has no {' or '.join(absent)})" if absent else said
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

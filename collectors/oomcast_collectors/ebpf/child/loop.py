@@ -41,6 +41,7 @@ class Loop:
             bcc = Bcc()
         except OSError as error:
             raise NotPresent(str(error)) from error
+        self._bcc = bcc
         self._attacher = Attacher(order.proc, Points(bcc), self._log)
         self._events = Events(bcc, self._log)
         self._symbols = Symbols(bcc, order.proc)
@@ -56,6 +57,7 @@ class Loop:
         """Until it is told to stop."""
         try:
             self._probes.load()
+            self._bcc.tidy()
             scan = report = 0.0
             while not self._stop:
                 now = self._clock.monotonic()
