@@ -74,5 +74,5 @@ CRASHES: Mapping[str, signal.Signals | None] = MappingProxyType(
         "handled": None,
     }
 )
-"""The kinds of `crash`, with the signal that ends it. What crashes is the function crash_<kind> or one that it calls: of
-`thread` crash_in_thread, in a thread named tokio-runtime-w, and of `library` libcrash_read in libcrash.so."""
+"""The kinds of `crash`, with the signal that ends it. What crashes is the function crash_<kind> or one that it calls:
+of `thread` crash_in_thread, in a thread named tokio-runtime-w, and of `library` libcrash_read in libcrash.so."""

@@ -1,5 +1,5 @@
-/* A stand-in for libcudart. Unlike the real one it calls nothing of libcuda, and has memory of its own, so that a tracer
- * of both counts each allocation once and the two apart. */
+/* A stand-in for libcudart. Unlike the real one it calls nothing of libcuda, and has memory of its own, so that a
+ * tracer of both counts each allocation once and the two apart. */
 #include "driver.h"
 #include "space.h"
 

@@ -1,4 +1,4 @@
-/* Allocations of each kind. What a phase says is of its own calls alone; managed memory is freed by cuMemFree_v2 too. */
+/* Allocations of each kind. What a phase says is of its own calls alone; cuMemFree_v2 frees managed memory too. */
 #include "phases.h"
 
 static const size_t MIB = (size_t)1 << 20;
