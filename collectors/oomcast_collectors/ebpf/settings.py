@@ -21,8 +21,8 @@ class _Model(BaseModel):
 class Targets(_Model):
     """Whose memory is watched; what they fork is, too. Probes are attached to these processes and to no others."""
 
-    engines: bool = Field(True, description="inference engines, as the setting `serving` names them")
-    processes: Patterns = Field((), description="patterns of process names, as in `serving`")
+    engines: bool = Field(True, description="inference engines, as serving_processes names them")
+    processes: Patterns = Field((), description="patterns of process names, as in serving_processes")
     units: Patterns = Field((), description="systemd units: vllm.service")
     containers: Patterns = Field((), description="patterns of container names, pod names or container ids")
     gpu: bool = Field(False, description="true adds every process that holds an NVIDIA GPU")

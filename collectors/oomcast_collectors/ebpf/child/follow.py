@@ -1,5 +1,6 @@
 """Who forks, executes another program or ends among the targets, told by the kernel at once."""
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,10 @@ class Follower:
 
     def follow(self, pid: int) -> None:
         self._followed[self._followed.Key(pid)] = self._followed.Leaf(1)
+
+    def unfollow(self, pid: int) -> None:
+        with contextlib.suppress(KeyError):  # it ended, and the program took it out itself
+            del self._followed[self._followed.Key(pid)]
 
     def rows(self) -> Iterator[Row]:
         yield Row(metrics.PROBE_LOST.name, ("follow", "lives"), sum(n for _, n in self._program.rows("lost")))

@@ -80,6 +80,7 @@ class Loop:
             self._probes.joined(process)
             self._attacher.join(process)
         else:
+            self._follower.unfollow(process.pid)
             self._attacher.leave(process.pid)
             self._probes.left(process)
 
