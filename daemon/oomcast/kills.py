@@ -2,15 +2,17 @@
 
 Per cgroup and for the host above them all (path ""), since the start:
 
-    known(p)  = max( what counters of the subtree report at p,  own(p) + sum of known(children) )
+    known(p)  = max( what counters of the subtree report at p, less repeated(p);  own(p) + sum of known(children) )
     booked(p) = what was booked in p and below it
-    own(p)    = max over the witnesses of what each saw in p itself
+    own(p)    = max over the witnesses of what each saw in p itself, counters less what is repeated in p itself
+    repeated(p) = how often counters have victims in p and below it once more, as the kernel log tells
 
 A subtree counter is a v2 memory.events; for the host also vmstat, and all victims the kernel log or eBPF listed,
-named or not. Honest witnesses make every known(p) a lower bound of the truth, and booked(p) <= known(p) holds for
-every p at all times: that is why no order of reports counts a kill twice. What p knew a delay ago and that is
-neither booked in p nor known to its children is booked to p, so everything known gets booked. A kill that an
-ancestor has booked without a name and that a descendant learns of later moves down in this tree, not in the counter.
+named or not. When the kernel kills a whole group (memory.oom.group) its counters may have the first victim twice.
+Honest witnesses make every known(p) a lower bound of the truth, and booked(p) <= known(p) holds for every p at all
+times: that is why no order of reports counts a kill twice. What p knew a delay ago and that is neither booked in p
+nor known to its children is booked to p, so everything known gets booked. A kill that an ancestor has booked without
+a name and that a descendant learns of later moves down in this tree, not in the counter.
 """
 
 from collections import deque
@@ -65,6 +67,8 @@ class Node:
     report: Event
     own: dict[str, int] = field(default_factory=dict)
     subtree: dict[str, int] = field(default_factory=dict)
+    repeated: int = 0
+    repeated_here: int = 0
     known: int = 0
     known_below: int = 0
     booked: int = 0
@@ -81,6 +85,14 @@ class Node:
     def open(self) -> int:
         """Kills to be booked to this very node; below 0 while children are about to take some over."""
         return self.known - self.known_below - self.booked_here()
+
+    def reported_here(self) -> dict[str, int]:
+        """By witness, how many different victims it saw in this very cgroup."""
+        return {w: n if w in NAMING else max(n - self.repeated_here, 0) for w, n in self.own.items()}
+
+    def reported(self) -> dict[str, int]:
+        """The same, here and below."""
+        return {w: n if w in NAMING else max(n - self.repeated, 0) for w, n in self.subtree.items()}
 
     def known_at(self, time: float) -> int:
         """`known` at that moment; forgets what was before it."""
@@ -128,6 +140,16 @@ class Ledger:
         self._rise(node, report, now)
         self._spend_names(node)
 
+    def repeated(self, path: str, report: Event, now: float) -> None:
+        """The kernel's counters have a victim in the cgroup once more; what was booked for that is not taken back."""
+        node = self._node(_shallow(path), report)
+        node.repeated_here += 1
+        around: Node | None = node
+        while around is not None:
+            around.repeated += 1
+            self._renew(around, now)
+            around = around.parent
+
     def settle(self, now: float) -> None:
         """Books what has waited long enough and forgets what is long over."""
         for node in sorted(self._open.values(), key=lambda node: -len(node.path)):
@@ -158,14 +180,17 @@ class Ledger:
         return node
 
     def _rise(self, node: Node, report: Event, now: float) -> None:
-        """Works out `known` anew, from the node upwards as far as it changes."""
         node.report = report
         self._open[node.path] = node
+        self._renew(node, now)
+
+    def _renew(self, node: Node, now: float) -> None:
+        """Works out `known` anew, from the node upwards as far as it changes."""
         rising: Node | None = node
         while rising is not None:
             rising.changed = now
-            own = max(rising.own.values(), default=0)
-            known = max(own + rising.known_below, max(rising.subtree.values(), default=0))
+            own = max(rising.reported_here().values(), default=0)
+            known = max(own + rising.known_below, max(rising.reported().values(), default=0), rising.booked)
             rise = known - rising.known
             if not rise:
                 return
@@ -203,7 +228,7 @@ class Ledger:
             delay = self._delays.host
         else:
             delay = self._delays.children if node.children else self._delays.own
-        due = node.known_at(now - delay) - node.known_below - node.booked_here()
+        due = min(node.known_at(now - delay), node.known) - node.known_below - node.booked_here()
         if due <= 0:
             return
         new = _climb(node, due)
@@ -214,13 +239,14 @@ class Ledger:
             new -= 1
         if new:
             node.nameless = now, node.booked_here() if node.parent else node.booked
-            top = max(node.subtree.values(), default=0)
-            seen = ("cgroup",) if node.parent else tuple(sorted(w for w, n in node.subtree.items() if n == top))
+            reported = node.reported()
+            top = max(reported.values(), default=0)
+            seen = ("cgroup",) if node.parent else tuple(sorted(w for w, n in reported.items() if n == top))
             self._bookings.append(Booking(node.path, new, None, node.report, seen))
 
     def _book_named(self, node: Node) -> None:
         _, witness, name = node.names.popleft()
-        counted = max(node.own.get("cgroup", 0), node.subtree.get("cgroup", 0) - node.known_below)
+        counted = max(node.reported_here().get("cgroup", 0), node.reported().get("cgroup", 0) - node.known_below)
         seen = (witness, "cgroup") if counted >= node.booked_here() else (witness,)
         self._bookings.append(Booking(node.path, 1, name, name, seen))
 

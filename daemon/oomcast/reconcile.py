@@ -7,7 +7,9 @@ every cgroup and the host, how many kills there were at least, whoever saw them,
 A kill that the log names is booked at once, as the log alone knows whose limit it was. A kill only counters know of
 waits 2 s for its name (3 s where a child's counter may still explain it), then is booked without limit owner, to the
 deepest cgroup that counted it. What no cgroup counted and nobody named for 10 s is unattributed. Names that come
-later do not count again. A process that ends a cgroup itself (systemd-oomd) raises no kernel counter: counted apart.
+later do not count again. The kernel's counters may have the first victim of a group (memory.oom.group) twice, which
+only the log shows: without the log such a group counts one more. A process that ends a cgroup itself (systemd-oomd)
+raises no kernel counter: counted apart.
 """
 
 import logging
@@ -201,6 +203,8 @@ class Reconciler:
             self._ledger.subtree(HOST, witness, 1, event, now)
             if cgroup:
                 self._ledger.own(cgroup, witness, 1, event, now)
+        elif event.kind == "oom_kill_repeated":
+            self._ledger.repeated(_path(fields.get("cgroup", "")), event, now)
         elif event.kind == "cgroup_oom_kills":
             report = {"own": self._ledger.own, "subtree": self._ledger.subtree}[str(fields["scope"])]
             report(_path(fields["cgroup"], required=True), "cgroup", _number(fields["kills"]), event, now)

@@ -17,7 +17,8 @@ LEAVES = ("/a/x", "/a/y/z", "/b/w/v")
 class Kill:
     """One true kill. at: seconds after the start. named: whether the log's naming line survived the rate limit.
     log, ebpf: seconds after which that witness tells of it; ebpf None when it lost it. vanish: the victim's cgroup
-    is gone right after the kill, and comes back, with a new inode, that many seconds later."""
+    is gone right after the kill, and comes back, with a new inode, that many seconds later. twice: the victim is the
+    first of a group that the kernel kills as a whole, and its counters have it twice."""
 
     at: float
     path: str
@@ -26,6 +27,7 @@ class Kill:
     log: float = 0.0
     ebpf: float | None = None
     vanish: float | None = None
+    twice: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,16 +91,19 @@ class Kernel:
 
     def _kill(self, kill: Kill) -> None:
         self.seen.kills += 1
-        self._vmstat += 1
+        counted = 2 if kill.twice else 1
+        self._vmstat += counted
         for path in PATHS:
             if path == kill.path or (self.machine.version == 2 and kill.path.startswith(path + "/")):
                 inode = self._inode.get(path)
                 if inode is not None:
-                    self._counter[inode] += 1
+                    self._counter[inode] += counted
         if self.machine.log:
             # The log is one stream: what is late holds up what follows.
             self._log_until = max(self._log_until, kill.at + kill.log)
             self._at(self._log_until, lambda: self._tell("kernel_log", kill, kill.named))
+            if kill.twice:
+                self._at(self._log_until, lambda: self._see("oom_kill_repeated", {"cgroup": kill.path}))
         if self.machine.ebpf and kill.ebpf is not None:
             self._at(kill.at + kill.ebpf, lambda: self._tell("ebpf", kill, True))
         if kill.vanish is not None:

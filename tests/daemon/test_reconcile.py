@@ -248,6 +248,45 @@ def test_group_kill(bench: Bench) -> None:
     assert bench.unattributed() == 0
 
 
+def test_a_victim_that_the_kernels_counters_have_twice_counts_once(bench: Bench) -> None:
+    bench.log(pid=1)
+    bench.log(pid=2)
+    bench.see("oom_kill_repeated", cgroup=CTR, pid=1)
+    for path in (CTR, POD, "/kubepods"):
+        bench.counter(path, kills=3)
+    bench.host(3)
+    bench.wait(20)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 2}
+    assert bench.unattributed() == 0
+    bench.counter(CTR)
+    bench.wait(20)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 2, ("ns/pod/ctr",): 1}
+
+
+def test_that_a_victim_was_counted_twice_is_heard_of_after_the_counters(bench: Bench) -> None:
+    bench.counter(CTR, kills=3)
+    bench.wait(1)
+    bench.log(pid=1)
+    bench.log(pid=2)
+    bench.see("oom_kill_repeated", cgroup=CTR, pid=1)
+    bench.wait(20)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 2}
+
+
+def test_what_was_booked_before_it_is_told_twice_makes_up_for_the_next(bench: Bench) -> None:
+    bench.counter(CTR, kills=2)
+    bench.wait(5)
+    bench.see("oom_kill_repeated", cgroup=CTR, pid=1)
+    bench.wait(20)
+    assert bench.total() == 2
+    bench.counter(CTR)
+    bench.wait(20)
+    assert bench.total() == 2
+    bench.counter(CTR)
+    bench.wait(20)
+    assert bench.total() == 3
+
+
 def test_what_only_vmstat_saw_is_unattributed_after_ten_seconds(bench: Bench) -> None:
     bench.host(2)
     bench.wait(9.9)

@@ -17,7 +17,9 @@ def _ancestors(path: str) -> list[str]:
 
 
 @st.composite
-def _kill(draw: st.DrawFn, slowest: float, paths: tuple[str, ...], vanishing: tuple[str, ...]) -> Kill:
+def _kill(
+    draw: st.DrawFn, slowest: float, paths: tuple[str, ...], vanishing: tuple[str, ...], *, twice: bool = False
+) -> Kill:
     path = draw(st.sampled_from(paths))
     seconds = st.integers(0, int(slowest * 10)).map(lambda tenths: tenths / 10 + 0.03)
     return Kill(
@@ -28,6 +30,7 @@ def _kill(draw: st.DrawFn, slowest: float, paths: tuple[str, ...], vanishing: tu
         log=draw(seconds),
         ebpf=draw(st.none() | seconds),
         vanish=draw(st.none() | st.integers(1, 30).map(lambda tenths: tenths / 10)) if path in vanishing else None,
+        twice=twice and draw(st.booleans()),
     )
 
 
@@ -114,3 +117,15 @@ def test_what_a_witness_names_in_time_lands_on_its_owner(machine: Machine, kills
         below = owners if machine.version == 2 else {}
         inside = sum(count for other, count in below.items() if other.startswith(path + "/"))
         assert owners[path] + inside >= counted
+
+
+@settings(max_examples=80, deadline=None)
+@given(_machines(log=True, cgroups=True), st.lists(_kill(1.0, PATHS, LEAVES, twice=True), max_size=12))
+def test_what_the_counters_have_twice_is_counted_once_and_on_its_owner(machine: Machine, kills: list[Kill]) -> None:
+    kernel, by_pair, unattributed = _play(machine, kills)
+    owners = _by_owner(by_pair)
+    assert sum(owners.values()) + unattributed == len(kills)
+    for path in PATHS:
+        named = max(witness.get(path, 0) for witness in kernel.seen.named.values())
+        blamable = [k for k in kills if k.path == path or (machine.version == 2 and k.path.startswith(path + "/"))]
+        assert named <= owners[path] <= len(blamable)

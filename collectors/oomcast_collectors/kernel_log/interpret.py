@@ -59,11 +59,13 @@ class Interpreter:
             self._on_xid(xid, record)
 
     def _on_kill(self, kill: OomKill, record: Record) -> None:
-        # The kernel's own counters count a repeated victim too; but it died once.
+        killed = kill.killed
         self._count(self._kills)
         if kill.repeated:
+            # It died once, but the kernel's own counters have it twice now.
+            repeated: _Fields = {"pid": killed.pid, "comm": killed.comm, "cgroup": kill.cgroup}
+            self._emit("oom_kill_repeated", record, f"{killed.comm}[{killed.pid}] was counted twice", repeated)
             return
-        killed = kill.killed
         fields: _Fields = {
             "pid": killed.pid,
             "comm": killed.comm,

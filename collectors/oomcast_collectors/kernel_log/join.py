@@ -30,10 +30,12 @@ class OomKill:
 
 @dataclass(slots=True)
 class _Group:
+    """cgroups: of the victims so far, by pid."""
+
     path: str
     limit: str
     usec: int
-    pids: set[int]
+    cgroups: dict[int, str]
 
 
 class OomJoiner:
@@ -76,10 +78,10 @@ class OomJoiner:
         return None
 
     def _begin_group(self, path: str, usec: int) -> None:
-        self._group = _Group(path, "", usec, set())
+        self._group = _Group(path, "", usec, {})
         if self._last is not None and usec - self._last[1] <= _GROUP_USEC:
             first = self._last[0]
-            self._group.pids.add(first.killed.pid)
+            self._group.cgroups[first.killed.pid] = first.cgroup or path
             self._group.limit = first.limit_cgroup
 
     def _join(self, killed: parse.Killed, usec: int) -> OomKill:
@@ -91,14 +93,14 @@ class OomJoiner:
             self.reset()
             return OomKill(killed, cgroup, limit, "memcg")
         group = self._fresh_group(usec)
-        if group is not None and killed.pid in group.pids:
-            return OomKill(killed, group.path, group.limit, constraint, repeated=True)
+        if group is not None and killed.pid in group.cgroups:
+            return OomKill(killed, group.cgroups[killed.pid], group.limit, constraint, repeated=True)
         cgroup = self._cgroup_of(killed.pid, killed.comm)
         if group is None or (cgroup and not parse.within(cgroup, group.path)):
             self.reset()
             return OomKill(killed, cgroup, "", constraint)
-        group.pids.add(killed.pid)
-        return OomKill(killed, cgroup or group.path, group.limit, constraint)
+        cgroup = group.cgroups[killed.pid] = cgroup or group.path
+        return OomKill(killed, cgroup, group.limit, constraint)
 
     def _take_verdict(self, killed: parse.Killed, usec: int) -> parse.Verdict | None:
         if self._verdict is None:

@@ -26,6 +26,7 @@ BODIES = st.one_of(st.sampled_from([*BY_HAND, *CAPTURED]), st.binary(max_size=10
 CUT = st.builds(lambda body, at, other: body[: at % (len(body) + 1)] + other, BODIES, st.integers(0, 200), BODIES)
 REQUIRED: dict[str, dict[str, type]] = {
     "oom_kill": {"pid": int, "comm": str, "cgroup": str, "limit_cgroup": str, "constraint": str},
+    "oom_kill_repeated": {"pid": int, "comm": str, "cgroup": str},
     "segfault": {"comm": str, "cause": str, "module": str},
     "xid": {"pci": str, "xid": int, "message": str},
 }

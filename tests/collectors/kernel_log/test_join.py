@@ -94,7 +94,7 @@ def test_a_group_lends_its_path_to_its_members_and_its_first_is_not_repeated() -
     assert Joined({9: "/b/g/y"}).kills(*lines) == [
         (7, "/b/g/x", "/b", "memcg", False),
         (8, "/b/g", "/b", "memcg", False),
-        (7, "/b/g", "/b", "memcg", True),
+        (7, "/b/g/x", "/b", "memcg", True),
         (9, "/b/g/y", "/b", "memcg", False),
     ]
 
