@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-engines run test test-engines lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-engines run test test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,6 +31,9 @@ setup-cc:
 setup-ebpf:
 	@scripts/setup ebpf || echo "setup: going on without eBPF" >&2
 
+setup-vm:
+	@scripts/setup vm || echo "setup: going on without a virtual machine" >&2
+
 setup-engines:
 	@scripts/setup engines || echo "setup: going on without an inference engine" >&2
 
@@ -39,6 +42,9 @@ run: setup ## run the daemon in the foreground; Ctrl-C ends it
 
 test: setup-dev setup-prometheus setup-cc setup-ebpf ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual machine: x86-64, root, 140 MB of disk, under two minutes
+	@$(BIN)/python -m pytest tests/vm $(ARGS)
 
 test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time
 	@$(BIN)/python -m pytest tests/engines $(ARGS)

@@ -21,6 +21,9 @@ VARIABLE = "OOMCAST_REQUIRE"
 ENGINES = Path(__file__).parent.parent / ".venv-engines"
 """The environment that scripts/setup engines makes."""
 
+VIRTIOFSD = (Path("/usr/lib/qemu/virtiofsd"), Path("/usr/libexec/virtiofsd"))
+"""Where QEMU's package, or one of its own, puts what gives a virtual machine a directory of this one."""
+
 
 def needs(*names: str) -> pytest.MarkDecorator:
     """The mark for a test that runs only where all `names` are available. Raises ValueError on an unknown name."""
@@ -61,6 +64,11 @@ def memory_mount() -> tuple[int, Path] | None:
         if kind == "cgroup2" and "memory" in _text(path / "cgroup.controllers").split():
             return 2, path
     return None
+
+
+def vm_kernel() -> Path | None:
+    """The newest kernel that scripts/setup vm has unpacked, a directory with boot and lib, or None."""
+    return max(_kernels().glob("linux-image-*"), default=None)
 
 
 def rustc() -> str | None:
@@ -126,7 +134,21 @@ def _ebpf() -> str | None:
 
 
 def _vm() -> str | None:
-    return _commands(f"qemu-system-{os.uname().machine}", "busybox")
+    if os.uname().machine != "x86_64":
+        return f"the virtual machine is an x86-64 one, this is {os.uname().machine}"
+    if os.geteuid() != 0:
+        return "sharing all files with a virtual machine takes root"
+    absent = _commands("qemu-system-x86_64", "busybox")
+    if absent:
+        return absent
+    if not any(path.exists() for path in VIRTIOFSD):
+        return f"no virtiofsd at {' or '.join(map(str, VIRTIOFSD))}"
+    return None if vm_kernel() else f"no kernel in {_kernels()}: scripts/setup vm fetches one"
+
+
+def _kernels() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "oomcast" / "vm"
 
 
 def _engines() -> str | None:
