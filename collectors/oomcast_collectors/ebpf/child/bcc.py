@@ -53,11 +53,11 @@ class Bcc:
             except Exception as error:
                 raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
 
-    def load(self, bpf: Any, function: str, kind: int) -> int:
+    def load(self, bpf: Any, function: str, kind: int, attach_type: int = -1) -> int:
         """The descriptor of a loaded program. Raises EbpfError."""
         with _captured() as said:
             try:
-                return int(bpf.load_func(function.encode(), kind).fd)
+                return int(bpf.load_func(function.encode(), kind, None, attach_type).fd)
             except Exception as error:
                 raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
 
@@ -122,8 +122,12 @@ class _captured:
 
 
 def table_items(table: Any) -> Iterator[tuple[Any, Any]]:
-    """All entries of a table, in few calls where the kernel can do that (5.6), else one by one."""
+    """All entries of a table, in few calls where the kernel can do that (5.6), else one by one.
+
+    Keys are of table.Key, so one may be deleted by what is given here.
+    """
     try:
-        yield from table.items_lookup_batch()
+        for key, value in table.items_lookup_batch():
+            yield (table.Key(key) if isinstance(key, int) else key), value
     except Exception:  # noqa: BLE001 - BCC raises nothing narrower; what it cannot do at once it can do slowly
         yield from table.items()

@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from oomcast_collectors.ebpf.child import crashes, major_faults, oom_kills
+from oomcast_collectors.ebpf.child.crashes import CrashesPart
+from oomcast_collectors.ebpf.child.major_faults import MajorFaultsPart
+from oomcast_collectors.ebpf.child.oom_kills import OomKillsPart
+from oomcast_collectors.ebpf.child.panics import PanicsPart
 from oomcast_collectors.ebpf.child.part import Maker
+from oomcast_collectors.ebpf.child.unified_memory import UnifiedMemoryPart
 from oomcast_collectors.ebpf.description import Description
 from oomcast_collectors.ebpf.settings import EbpfSettings
 
@@ -19,4 +25,12 @@ class Shipped:
     adapt: Callable[[Description, str, EbpfSettings], Adapted] | None = None
 
 
-SHIPPED: Mapping[str, Shipped] = MappingProxyType({})
+SHIPPED: Mapping[str, Shipped] = MappingProxyType(
+    {
+        "crashes": Shipped(CrashesPart, crashes.adapt),
+        "major_faults": Shipped(MajorFaultsPart, major_faults.adapt),
+        "oom_kills": Shipped(OomKillsPart, oom_kills.adapt),
+        "panics": Shipped(PanicsPart),
+        "unified_memory": Shipped(UnifiedMemoryPart),
+    }
+)
