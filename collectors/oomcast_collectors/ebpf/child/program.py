@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError, table_items
+from oomcast_collectors.ebpf.child.uprobes import ATTACH_TYPE, Uprobes
 from oomcast_collectors.ebpf.description import Description, Uprobe
 
 _KPROBE, _TRACEPOINT = 2, 5  # BPF_PROG_TYPE_*
-_ENTRY, _RETURN = 0, 1
 
 
 class Program:
@@ -27,6 +27,7 @@ class Program:
         self._functions: dict[tuple[str, int], int] = {}
         self._tracepoints: dict[str, int] = {}
         self._uprobes: set[int] = set()
+        self._places = Uprobes(bcc.lib)
 
     @property
     def points(self) -> int:
@@ -74,19 +75,18 @@ class Program:
         attached: list[int] = []
         try:
             if probe.entry is not None:
-                attached.append(self._attach(_ENTRY, probe.entry, path, offset + (shift if probe.shift else 0), pid))
+                attached.append(self._attach(probe.entry, path, offset + (shift if probe.shift else 0), pid))
             if probe.leave is not None:
-                attached.append(self._attach(_RETURN, probe.leave, path, offset, pid))
+                attached.append(self._attach(probe.leave, path, offset, pid, leave=True))
         except EbpfError:
             self.detach(attached)
             raise
         return attached
 
     def detach(self, descriptors: list[int]) -> None:
-        for fd in descriptors:
-            if fd in self._uprobes:
-                self._uprobes.remove(fd)
-                self._bcc.lib.bpf_close_perf_event_fd(fd)
+        held = self._uprobes.intersection(descriptors)
+        self._uprobes -= held
+        self._places.detach(list(held))
         descriptors.clear()
 
     def close(self) -> None:
@@ -98,15 +98,14 @@ class Program:
 
     def _function(self, name: str, kind: int) -> int:
         if (name, kind) not in self._functions:
-            self._functions[name, kind] = self._bcc.load(self._bpf, name, kind)
+            attach_type = ATTACH_TYPE if kind == _KPROBE else -1
+            self._functions[name, kind] = self._bcc.load(self._bpf, name, kind, attach_type)
         return self._functions[name, kind]
 
-    def _attach(self, kind: int, function: str, path: str, offset: int, pid: int) -> int:
-        # The kernel knows such an event by its descriptor alone; the name is for its older interface.
-        name = f"oomcast_{self.name}_{function}_{offset:x}_{pid}".encode()
-        loaded = self._function(function, _KPROBE)
-        fd = self._bcc.lib.bpf_attach_uprobe(loaded, kind, name, path.encode(), offset, pid, 0)
-        if fd < 0:
-            raise EbpfError(f"{function} cannot be attached to process {pid}")
+    def _attach(self, function: str, path: str, offset: int, pid: int, *, leave: bool = False) -> int:
+        try:
+            fd = self._places.attach(self._function(function, _KPROBE), path, offset, pid, leave=leave)
+        except EbpfError as error:
+            raise EbpfError(f"{function} cannot be attached to process {pid}: {error}") from error
         self._uprobes.add(fd)
-        return int(fd)
+        return fd

@@ -1,0 +1,108 @@
+"""Puts functions of programs into one place of one process each, and takes them out again.
+
+By links, where the kernel has them for uprobes. By perf events else: the kernel takes those out one after another, at
+0.1 s each, in which processes go on paying for them.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from oomcast_collectors.ebpf.child.bcc import EbpfError
+
+ATTACH_TYPE = 48
+"""BPF_TRACE_UPROBE_MULTI: what a function has to be loaded as to be linked; a perf event takes it as well."""
+
+_SYS_BPF = 321
+_BPF_LINK_CREATE = 28
+_RETURN = 1
+_OLDEST = (6, 10)
+"""Links are there since 6.6, but were for a single thread of the process at first."""
+
+_THREADS = 32
+_PATIENCE = 5.0
+"""Seconds until the rest is taken out behind the caller's back."""
+
+
+class _LinkCreate(ctypes.Structure):
+    """union bpf_attr as BPF_LINK_CREATE has it for uprobes."""
+
+    _fields_ = (
+        *(("prog_fd", ctypes.c_uint32), ("target_fd", ctypes.c_uint32)),
+        *(("attach_type", ctypes.c_uint32), ("flags", ctypes.c_uint32)),
+        *(("path", ctypes.c_uint64), ("offsets", ctypes.c_uint64)),
+        *(("ref_ctr_offsets", ctypes.c_uint64), ("cookies", ctypes.c_uint64)),
+        *(("cnt", ctypes.c_uint32), ("multi_flags", ctypes.c_uint32)),
+        *(("pid", ctypes.c_uint32), ("padding", ctypes.c_uint32)),
+    )
+
+
+class Uprobes:
+    """lib: of Bcc. Not thread-safe."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._links = _release() >= _OLDEST
+
+    def attach(self, function: int, path: str, offset: int, pid: int, *, leave: bool) -> int:
+        """The descriptor that holds it. function: descriptor of a loaded one. leave: as the function there returns.
+
+        Raises EbpfError.
+        """
+        if self._links:
+            try:
+                return self._link(function, path, offset, pid, leave)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
+                    raise EbpfError(error.strerror) from error
+                self._links = False
+        # The kernel knows such an event by its descriptor alone; the name is for its older interface.
+        name = f"oomcast_{function}_{offset:x}_{pid}".encode()
+        fd = int(self._lib.bpf_attach_uprobe(function, int(leave), name, path.encode(), offset, pid, 0))
+        if fd < 0:
+            raise EbpfError(os.strerror(-fd))
+        return fd
+
+    def detach(self, descriptors: Sequence[int]) -> None:
+        """Waits until they are out, but not for long. All at once, as the kernel has each wait for its CPUs."""
+        shares = [descriptors[first::_THREADS] for first in range(min(_THREADS, len(descriptors)))]
+        threads = [threading.Thread(target=_close, args=(s,), name="ebpf-detach", daemon=True) for s in shares]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + _PATIENCE
+        for thread in threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def _link(self, function: int, path: str, offset: int, pid: int, leave: bool) -> int:
+        name = ctypes.create_string_buffer(os.fsencode(path))
+        offsets = (ctypes.c_uint64 * 1)(offset)
+        attr = _LinkCreate(
+            prog_fd=function,
+            attach_type=ATTACH_TYPE,
+            path=ctypes.addressof(name),
+            offsets=ctypes.addressof(offsets),
+            cnt=1,
+            multi_flags=_RETURN if leave else 0,
+            pid=pid,
+        )
+        fd = int(self._libc.syscall(_SYS_BPF, _BPF_LINK_CREATE, ctypes.byref(attr), ctypes.sizeof(attr)))
+        if fd < 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        return fd
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for fd in descriptors:
+        os.close(fd)
+
+
+def _release() -> tuple[int, ...]:
+    numbers = platform.release().split("-")[0].split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdigit())
