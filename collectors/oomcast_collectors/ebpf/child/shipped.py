@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from oomcast_collectors.ebpf.child import crashes, major_faults, oom_kills
+from oomcast_collectors.ebpf.child import crashes, cuda_streams, major_faults, oom_kills
 from oomcast_collectors.ebpf.child.crashes import CrashesPart
+from oomcast_collectors.ebpf.child.cuda_streams import CudaStreamsPart
 from oomcast_collectors.ebpf.child.major_faults import MajorFaultsPart
 from oomcast_collectors.ebpf.child.oom_kills import OomKillsPart
 from oomcast_collectors.ebpf.child.panics import PanicsPart
@@ -27,6 +28,7 @@ class Shipped:
 
 SHIPPED: Mapping[str, Shipped] = MappingProxyType(
     {
+        "cuda_streams": Shipped(CudaStreamsPart, cuda_streams.adapt),
         "crashes": Shipped(CrashesPart, crashes.adapt),
         "major_faults": Shipped(MajorFaultsPart, major_faults.adapt),
         "oom_kills": Shipped(OomKillsPart, oom_kills.adapt),
