@@ -39,6 +39,7 @@ class Ordering:
         self._numbers = 0
         self._lanes_since = 0
         self._lanes: dict[Stream, _Lane] = {}
+        self._ended: Clock = {}
         self._host: Clock = {}
         self._events: dict[Hashable, Clock] = {}
         self._capturing: set[Stream] = set()
@@ -131,11 +132,11 @@ class Ordering:
         self._lanes[stream] = self._lane(blocking=blocking, sure=True)
 
     def destroyed(self, stream: Stream) -> None:
-        """What is in it goes on."""
+        """What is in it goes on, and the default stream still waits for it."""
         lane = self._lanes.pop(stream, None)
         self._capturing.discard(stream)
         if lane is not None and lane.blocking:
-            _join(self._of(LEGACY).clock, lane.clock)
+            _join(self._ended, lane.clock)
 
     def allocated(self, start: int, end: int) -> None:
         """Memory was given out: whatever was written there before belonged to somebody else."""
@@ -168,6 +169,7 @@ class Ordering:
         lane = self._of(stream)
         _join(lane.clock, self._host)
         if stream == LEGACY:
+            _join(lane.clock, self._ended)
             for other in self._lanes.values():
                 if other.blocking:
                     _join(lane.clock, other.clock)
@@ -220,8 +222,8 @@ class Ordering:
     def _forget(self) -> None:
         """Drops all writes, and with them what orders them."""
         self._pending.forget()
-        self._host.clear()
-        self._events.clear()
+        for known in (self._ended, self._host, self._events):
+            known.clear()
         for lane in self._lanes.values():
             lane.clock.clear()
         self._lanes_since = len(self._lanes)
