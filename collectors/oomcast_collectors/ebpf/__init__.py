@@ -19,7 +19,7 @@ from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Order, decode
 __all__ = ["SPEC", "EbpfCollector", "EbpfSettings"]
 
 _PATIENCE = 2.0
-_SILENT = 10.0
+_SILENT, _SILENT_AT_FIRST = 10.0, 60.0
 _CHECK_SECONDS = 120.0
 
 
@@ -62,7 +62,7 @@ class EbpfCollector:
         if supervisor.ended:
             raise EbpfError(f"the eBPF child ended: {supervisor.ended}")
         silent = self._context.clock.monotonic() - supervisor.heard
-        if reported and silent > _SILENT:
+        if silent > (_SILENT if reported else _SILENT_AT_FIRST):
             raise EbpfError(f"the eBPF child has said nothing for {silent:.0f} s")
         with supervisor.locked():
             samples = supervisor.totals.samples()

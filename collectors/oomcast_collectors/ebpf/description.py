@@ -1,6 +1,7 @@
 """The description of a probe: the file beside its program that says where that goes, and what its tables mean."""
 
 import fnmatch
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Annotated, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from oomcast_collectors.host.files import read_once
 
 SHIPPED = Path(__file__).parent / "probes"
 
@@ -53,7 +56,10 @@ class Uprobe(_Model):
         if self.entry is None and self.leave is None:
             raise ValueError(f"{self.symbol}: needs entry, leave or both")
         if self.symbol.startswith("/"):
-            re.compile(self.symbol.strip("/"))
+            try:
+                re.compile(self.symbol.strip("/"))
+            except (re.error, RecursionError, OverflowError) as error:
+                raise ValueError(f"{self.symbol}: {error}") from error
         return self
 
     def of(self, file: str, program: bool) -> bool:
@@ -102,18 +108,17 @@ def read(name: str, folder: Path | None) -> tuple[Description, str]:
         texts = [_text(home / f"{name}{suffix}") for suffix in (".yaml", ".c")]
         return Description.model_validate(yaml.safe_load(texts[0])), texts[1]
     except OSError as error:
-        raise DescriptionError(f"{error.filename}: {error.strerror}") from error
+        raise DescriptionError(f"{error.filename or home / name}: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise DescriptionError(f"{home / name}.yaml: {where}: {first['msg']}") from error
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise DescriptionError(f"{home / name}.yaml: {str(error)[:300]}") from error
 
 
 def _text(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(_MOST_BYTES + 1)
+    data = read_once(os.fspath(path), _MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError(f"{path.name} is larger than {_MOST_BYTES} bytes")
     return data.decode()

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import select
 import subprocess
 import sys
 import threading
@@ -15,6 +16,10 @@ from oomcast_collectors.ebpf.wire import LONGEST, Absent, Log, Message, Order, R
 
 COMMAND = (sys.executable, "-m", "oomcast_collectors.ebpf.child")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
+_SILENCE = 120.0
+"""Seconds without a word after which a child hangs; one that compiles its programs says nothing for a while."""
+_LOG_LINES, _LOG_SECONDS = 100, 60.0
+"""What a child may have logged within which time; the rest is counted."""
 _PROVEN = 60.0
 """Seconds after which a child is taken for one that works: the next pause is the first again."""
 
@@ -39,6 +44,8 @@ class Supervisor:
         self._stopped = threading.Event()
         self._reported = threading.Event()
         self._child: Child | None = None
+        self._log_lines = 0
+        self._log_window = clock.monotonic()
         self._thread = threading.Thread(target=self._run, name="ebpf-child", daemon=True)
         self.totals = Totals()
         self.starts = 0
@@ -109,8 +116,12 @@ class Supervisor:
     def _listen(self, child: Child) -> str:
         """Takes what it says until it ends, or says what is no message; returns why it ended."""
         rest = b""
+        poll = select.poll()
+        poll.register(child.stdout, select.POLLIN)
         while True:
             try:
+                if not poll.poll(_SILENCE * 1000):
+                    return f"it said nothing for {_SILENCE:g} s"
                 data = child.stdout.read(1 << 16)
             except (OSError, ValueError):  # closed by stop()
                 return "it was stopped"
@@ -136,8 +147,18 @@ class Supervisor:
             case Event():
                 self._tell(message)
             case Log(level, text):
-                self._log.log(level, "%s", text)
+                self._note(level, text)
             case Absent(reason):
                 self.absent = reason
             case _:
                 raise ValueError(f"not to be said unasked: {message!r:.100}")
+
+    def _note(self, level: int, text: str) -> None:
+        now = self._clock.monotonic()
+        if now >= self._log_window + _LOG_SECONDS:
+            if self._log_lines > _LOG_LINES:
+                self._log.warning("%d more lines of the eBPF child were left out", self._log_lines - _LOG_LINES)
+            self._log_lines, self._log_window = 0, now
+        self._log_lines += 1
+        if self._log_lines <= _LOG_LINES:
+            self._log.log(level, "%s", text)

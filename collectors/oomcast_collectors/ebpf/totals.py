@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from oomcast.metric import Metric, Sample, Series
+from oomcast.metric import Kind, Metric, Sample, Series
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.wire import Row
 
 _Key = tuple[str, tuple[str, ...]]
 _MOST_SERIES = 20_000
+_LARGEST = 2.0**64
 
 BY_NAME: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric in metrics.METRICS})
 
@@ -32,20 +33,20 @@ class Totals:
         """now: UTC seconds. Raises ValueError on a row that is of no metric, and then takes nothing."""
         gauges: dict[_Key, float] = {}
         totals: dict[_Key, float] = {}
+        new: dict[_Key, Series] = {}
         for row in rows:
             metric = BY_NAME.get(row.metric)
-            if metric is None or len(row.labels) != len(metric.labels) or not _is_number(row.value):
+            if metric is None or len(row.labels) != len(metric.labels) or not _is_value(row.value, metric.kind):
                 raise ValueError(f"not a series: {row!r:.200}")
             key = (row.metric, row.labels)
-            if key not in self._series:
-                if len(self._series) >= _MOST_SERIES:
+            if key not in self._series and key not in new:
+                if len(self._series) + len(new) >= _MOST_SERIES:
                     raise ValueError(f"more than {_MOST_SERIES} series")
-                self._series[key] = metric.series_of(row.labels)
-                self._created[key] = now
-            if metric.kind == "counter":
-                totals[key] = totals.get(key, 0) + row.value
-            else:
-                gauges[key] = gauges.get(key, 0) + row.value
+                new[key] = metric.series_of(row.labels)
+            values = totals if metric.kind == "counter" else gauges
+            values[key] = values.get(key, 0) + row.value
+        self._series.update(new)
+        self._created.update(dict.fromkeys(new, now))
         for key, value in totals.items():
             self._totals[key] = max(self._totals.get(key, 0), self._before.get(key, 0) + value)
         self._gauges = gauges
@@ -56,5 +57,8 @@ class Totals:
         return counters + [Sample(self._series[key], value) for key, value in self._gauges.items()]
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # NaN is not
+def _is_value(value: object, kind: Kind) -> bool:
+    # NaN is not between any two numbers.
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return (0 if kind == "counter" else -_LARGEST) <= value <= _LARGEST

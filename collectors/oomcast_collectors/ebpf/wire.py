@@ -98,7 +98,7 @@ def decode(line: bytes) -> Message:
         match kind, rest:
             case "report", [rows]:
                 return Report([Row(str(metric), tuple(map(str, labels)), value) for metric, labels, value in rows])
-            case "event", [str(name), float(time), float(monotonic), str(summary), dict(fields)]:
+            case "event", [str(name), float(time), float(monotonic), str(summary), dict(fields)] if _are_plain(fields):
                 return Event(name, time, monotonic, summary, fields)
             case "log", [int(level), str(text)]:
                 return Log(level, text)
@@ -106,6 +106,10 @@ def decode(line: bytes) -> Message:
                 return Checked(probe, fine, text)
             case "absent", [str(reason)]:
                 return Absent(reason)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{error}: {line[:100]!r}") from error
     raise ValueError(f"no message: {line[:100]!r}")
+
+
+def _are_plain(fields: Mapping[str, object]) -> bool:
+    return all(isinstance(value, str | int | float) for value in fields.values())

@@ -46,6 +46,13 @@ class Attacher:
         """Takes a program in; those of its groups that are on go to every target that comes."""
         self._programs.append(program)
 
+    def remove(self, program: Program) -> None:
+        """Takes a program out, detached from all targets."""
+        for name, group in tuple(self._groups):
+            if name == program.name:
+                self.switch(program, group, on=False)
+        self._programs.remove(program)
+
     def switch(self, program: Program, group: str, *, on: bool) -> None:
         """Attaches a group of uprobes to all targets, or detaches it from all."""
         key = (program.name, group)

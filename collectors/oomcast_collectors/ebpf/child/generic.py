@@ -1,10 +1,12 @@
 """A probe of which only its description is known: its tables are counted as it says."""
 
+import ctypes
 import signal
 from collections.abc import Iterator
 from typing import Any
 
 from oomcast_collectors.ebpf import metrics
+from oomcast_collectors.ebpf.child.bcc import EbpfError
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.child.targets import OTHER
@@ -79,6 +81,21 @@ class GenericPart:
             found = process if process and process.pid == value else self._tools.targets.get(value)
             return found.name if found else OTHER
         return str(value)
+
+
+def check_tables(program: Program) -> None:
+    """Raises EbpfError where the description's tables are not in the program, or keys are not as it says."""
+    for table in program.description.tables.values():
+        try:
+            kind = program.table(table.table).Key
+        except KeyError as error:
+            raise EbpfError(f"there is no table {table.table} in the program") from error
+        fields = {name: type_ for name, type_, *_ in getattr(kind, "_fields_", ())}
+        for field, how in table.key.items():
+            if fields and field not in fields:
+                raise EbpfError(f"the keys of the table {table.table} have no field {field}")
+            if issubclass(fields.get(field, kind), ctypes.Array) != (how == "text"):
+                raise EbpfError(f"the field {field} of the table {table.table} is not to be read as {how}")
 
 
 def _value(key: Any, field: str) -> Any:

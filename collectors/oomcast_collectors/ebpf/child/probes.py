@@ -1,12 +1,12 @@
 """The probes that the settings name: loaded, given their targets, and told of. One that fails costs no other."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.bcc import EbpfError
-from oomcast_collectors.ebpf.child.generic import GenericPart
+from oomcast_collectors.ebpf.child.generic import GenericPart, check_tables
 from oomcast_collectors.ebpf.child.part import Maker, Part, Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.child.shipped import SHIPPED, Shipped
@@ -30,6 +30,7 @@ def load(name: str, tools: Tools) -> tuple[Program, Maker]:
         constants = {}
     program = Program(tools.bcc, name, description, text, constants)
     try:
+        check_tables(program)
         program.load()
     except EbpfError:
         program.close()
@@ -55,34 +56,32 @@ class Probes:
                 self._failed(name, error)
                 continue
             try:
-                self._loaded[name] = _Loaded(program, make(program, self._tools))
                 self._tools.attacher.add(program)
+                self._loaded[name] = _Loaded(program, make(program, self._tools))
                 program.attach_tracepoints()
             except EbpfError as error:
                 self._failed(name, error)
-                self._loaded.pop(name, None)
-                program.close()
+                self._take_out(name, program)
 
     def joined(self, process: Process) -> None:
-        for loaded in self._loaded.values():
-            loaded.part.joined(process)
+        self._each(lambda part: part.joined(process))
 
     def left(self, process: Process) -> None:
-        for loaded in self._loaded.values():
-            loaded.part.left(process)
+        self._each(lambda part: part.left(process))
 
     def tick(self, now: float) -> None:
-        for loaded in self._loaded.values():
-            loaded.part.tick(now)
+        self._each(lambda part: part.tick(now))
 
     def rows(self) -> Iterator[Row]:
+        own: list[Row] = []
+        self._each(lambda part: own.extend(part.rows()))
         for name, failures in self._failures.items():
             loaded = self._loaded.get(name)
             yield Row(metrics.PROBE_ATTACHED.name, (name,), int(loaded is not None))
             yield Row(metrics.PROBE_FAILURES.name, (name,), failures + self._tools.attacher.failures(name))
             if loaded is not None:
                 yield Row(metrics.PROBE_POINTS.name, (name,), loaded.program.points)
-                yield from loaded.part.rows()
+        yield from own
 
     def close(self) -> None:
         for loaded in self._loaded.values():
@@ -93,3 +92,19 @@ class Probes:
     def _failed(self, name: str, error: Exception) -> None:
         self._failures[name] += 1
         self._log.error("the probe %s is not loaded: %s", name, error)
+
+    def _each(self, call: Callable[[Part], None]) -> None:
+        for name, loaded in tuple(self._loaded.items()):
+            try:
+                call(loaded.part)
+            except BrokenPipeError:  # the daemon is gone
+                raise
+            except Exception:  # noqa: BLE001 - whatever is wrong with one probe costs no other
+                self._failures[name] += 1
+                self._log.exception("the probe %s is taken out", name)
+                self._take_out(name, loaded.program)
+
+    def _take_out(self, name: str, program: Program) -> None:
+        self._loaded.pop(name, None)
+        self._tools.attacher.remove(program)
+        program.close()
