@@ -1,7 +1,7 @@
 """What probes take from the processes they are attached to: hits times what one costs here."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from oomcast_collectors.ebpf import metrics
@@ -16,7 +16,7 @@ _STEP = 0.2
 @dataclass(frozen=True, slots=True)
 class CallCost:
     """Seconds that a probed call takes more than it would. step: what is added where the kernel cannot emulate the
-    probed instruction and has it executed out of line."""
+    probed instruction and has it executed out of line; 0 where the others have that in them."""
 
     allocate: float
     free: float
@@ -33,44 +33,40 @@ ASSUMED = CallCost(5e-6, 5e-6, 15e-6)
 
 
 class Meter:
-    """Adds up hits times cost, by kind of allocation. Not thread-safe.
+    """Adds up hits times cost, by kind of allocation. Not thread-safe. now: monotonic seconds, as everywhere below.
 
-    cost: None where it is not known; then nothing is told, and what is assumed for the budget is on the safe side.
-    kinds: those that are known to come. now: monotonic seconds, as everywhere below.
+    costs: of all kinds. None where it is not known: then nothing is told, and ASSUMED is what a budget goes by.
     """
 
-    def __init__(self, probe: str, kinds: Sequence[str], cost: CallCost | None, now: float) -> None:
+    def __init__(self, probe: str, costs: Mapping[str, CallCost | None], now: float) -> None:
         self._probe = probe
-        self._measured = cost is not None
-        self._cost = cost or ASSUMED
-        self._seconds = dict.fromkeys(kinds, 0.0)
-        self._began = now
+        self._costs = dict(costs)
+        self._seconds = dict.fromkeys(costs, 0.0)
         self._past: deque[tuple[float, dict[str, float]]] = deque([(now, dict(self._seconds))])
 
     def add(self, kind: str, calls: int, frees: int, stepped_calls: int = 0) -> None:
         """Calls since the last time that gave memory and that took it back; stepped_calls: of both, those at a probe
         point that the kernel executes out of line."""
-        cost = self._cost
-        spent = calls * cost.allocate + frees * cost.free + stepped_calls * cost.step
-        self._seconds[kind] = self._seconds.get(kind, 0.0) + spent
+        cost = self._costs[kind] or ASSUMED
+        self._seconds[kind] += calls * cost.allocate + frees * cost.free + stepped_calls * cost.step
 
     def seconds(self, kind: str) -> float:
         """All that it took so far."""
-        return self._seconds.get(kind, 0.0)
+        return self._seconds[kind]
 
     def ratio(self, kind: str, now: float) -> float:
         """Share of one core over the last ten seconds, or since the beginning."""
         self._look(now)
         when, then = self._past[0]
-        return (self.seconds(kind) - then.get(kind, 0.0)) / max(now - when, _LEAST_WINDOW)
+        return (self._seconds[kind] - then[kind]) / max(now - when, _LEAST_WINDOW)
 
     def rows(self, now: float) -> Iterator[Row]:
-        if not self._measured:
-            return
-        for kind, seconds in self._seconds.items():
+        for kind, cost in self._costs.items():
+            if cost is None:
+                continue
             labels = (self._probe, kind)
-            yield Row(metrics.COST_SECONDS.name, labels, seconds)
-            yield Row(metrics.COST_PER_CALL.name, labels, self._cost.mean)
+            yield Row(metrics.COST_SECONDS.name, labels, self._seconds[kind])
+            yield Row(metrics.COST_PER_CALL.name, labels, cost.mean)
             yield Row(metrics.COST_RATIO.name, labels, self.ratio(kind, now))
 
     def _look(self, now: float) -> None:
