@@ -1,20 +1,24 @@
 """Names for addresses: function and file, also of a process that has just died."""
 
-import ctypes
-import re
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-
-import rust_demangler
+from weakref import WeakValueDictionary, finalize
 
 from oomcast_collectors.ebpf.child.bcc import Bcc
+from oomcast_collectors.ebpf.child.codefile import CodeFile
+from oomcast_collectors.ebpf.child.demangle import demangled
 from oomcast_collectors.ebpf.child.mapped import Mapped, mapped
+from oomcast_collectors.ebpf.child.perfmap import PerfMap
 
-_MOST_PROCESSES = 200
-_UNKNOWN = "[unknown]"
-_LONGEST_NAME = 1024
-_HASH = re.compile(r"::h[0-9a-f]{16}\Z")
+_MOST_PROCESSES = 1200
+UNKNOWN = "[unknown]"
+_YOUNG = 60.0
+_OFTEN, _SELDOM = 1.0, 10.0
+"""Seconds between two looks at what a process has mapped, while it is young and later."""
 
 
 class Frame(NamedTuple):
@@ -29,84 +33,121 @@ class Frame(NamedTuple):
         return f"{self.function}+{self.offset:#x} ({self.module})" if self.module else f"{self.function}"
 
 
-class _Known(NamedTuple):
-    cache: Any
+@dataclass(slots=True, eq=False)
+class _Known:
+    """What a process has mapped. starts: of the files, for searching. code: those that could be opened, by identity."""
+
     files: Sequence[Mapped]
+    starts: Sequence[int]
+    code: Mapping[tuple[str, int], CodeFile]
+    names: PerfMap
+    came: float
+    due: float = field(default=0.0)
+
+    def at(self, address: int) -> Mapped | None:
+        at = bisect_right(self.starts, address) - 1
+        return self.files[at] if at >= 0 and address < self.files[at].end else None
 
 
 class Symbols:
-    """Not thread-safe. A process must be primed while it lives: what it had mapped then is known after its death."""
+    """Not thread-safe. A process must be primed while it lives: what it had mapped then is known after its death.
+
+    Files are held open as long as a known process has them mapped, each once for all processes.
+    """
 
     def __init__(self, bcc: Bcc, proc: str) -> None:
-        self._lib = bcc.lib
+        self._lib: Any = bcc.lib
         self._proc = proc
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._known: dict[int, _Known] = {}
+        self._code: WeakValueDictionary[tuple[str, int], CodeFile] = WeakValueDictionary()
 
-    def prime(self, pid: int) -> None:
-        """Remembers what the process has mapped now, in place of what it had. Nothing comes of one that is gone."""
+    def prime(self, pid: int) -> bool:
+        """Remembers what the process has mapped now, in place of what it had. Nothing comes of one that is gone: False,
+        and what was known of it stays."""
         try:
             files = mapped(self._proc, pid)
         except OSError:
-            return
-        self.forget(pid)
-        cache = self._lib.bcc_symcache_new(pid, None)
-        self._resolve(cache, 0)
-        self._known[pid] = _Known(cache, files)
+            return False
+        if not files:  # it is dying: its memory is gone before it is
+            return False
+        now = time.monotonic()
+        before = self._known.pop(pid, None)
+        came = before.came if before else now
+        code = {file.identity: found for file in files if (found := self._open(file)) is not None}
+        names = PerfMap(self._proc, pid)
+        due = now + (_OFTEN if now < came + _YOUNG else _SELDOM)
+        self._known[pid] = _Known(files, [file.start for file in files], code, names, came, due)
         while len(self._known) > _MOST_PROCESSES:
-            self.forget(next(iter(self._known)))
+            self.forget(self._least_wanted())
+        return True
+
+    def refresh(self, now: float) -> None:
+        """Looks anew at processes that were not looked at for a while, as they load libraries. now: monotonic."""
+        for pid in [pid for pid, known in self._known.items() if now >= known.due]:
+            if not self.prime(pid):
+                self._known[pid].due = float("inf")
 
     def forget(self, pid: int) -> None:
-        known = self._known.pop(pid, None)
-        if known is not None:
-            self._lib.bcc_free_symcache(known.cache, pid)
+        self._known.pop(pid, None)
 
     def frames(self, addresses: Iterable[int], pid: int) -> list[Frame]:
         """The stack from its innermost function outwards, cut at the first address that no file is mapped at: what
         comes behind one is no stack but whatever a function without frame pointer left there."""
         if pid not in self._known:
             self.prime(pid)
-        known = self._known.get(pid)
-        if known is None:
-            return []
         found: list[Frame] = []
         for depth, address in enumerate(addresses):
             # A return address may lie behind the end of a function that never returns, so look one byte earlier.
-            frame = self._frame(known, address - (depth > 0))
-            if not frame.module and depth > 0:
+            frame = self.frame(address - (depth > 0), pid)
+            if frame is None or (depth > 0 and not frame.module and frame.function == UNKNOWN):
                 break
             found.append(frame)
         return found
 
-    def close(self) -> None:
-        for pid in tuple(self._known):
-            self.forget(pid)
-
-    def _frame(self, known: _Known, address: int) -> Frame:
-        file = next((file for file in known.files if file.start <= address < file.end), None)
-        name, offset = self._resolve(known.cache, address)
+    def frame(self, address: int, pid: int) -> Frame | None:
+        """What is at one address; none of a process that is not known."""
+        known = self._known.get(pid)
+        if known is None:
+            return None
+        file = known.at(address)
         if file is None:
             # Code made at run time has a name where its maker writes a map (/tmp/perf-PID.map), else none.
-            return Frame(name or _UNKNOWN, "", offset)
-        if not name:
-            return Frame(_UNKNOWN, file.name, address - file.start + file.offset)
-        return Frame(name, file.name, offset)
+            name, offset = known.names.at(address) or (UNKNOWN, 0)
+            return Frame(name, "", offset)
+        offset = address - file.start + file.offset
+        code = known.code.get(file.identity)
+        function = code.function(offset) if code is not None else None
+        if function is None:
+            return Frame(UNKNOWN, file.name, offset)
+        return Frame(demangled(function.name), file.name, offset - function.start)
 
-    def _resolve(self, cache: Any, address: int) -> tuple[str, int]:
-        from bcc.libbcc import bcc_symbol  # there once Bcc has been made
+    def code(self, address: int, size: int, pid: int) -> bytes:
+        """Bytes of code from an address on, as they are in the file; none where no file is mapped."""
+        known = self._known.get(pid)
+        file = known.at(address) if known else None
+        code = known.code.get(file.identity) if known and file else None
+        if file is None or code is None:
+            return b""
+        try:
+            return code.read(address - file.start + file.offset, size)
+        except OSError:
+            return b""
 
-        symbol = bcc_symbol()
-        if self._lib.bcc_symcache_resolve(cache, address, ctypes.byref(symbol)) < 0:
-            return "", 0
-        name = (symbol.demangle_name or b"").decode("utf-8", "replace")
-        self._lib.bcc_symbol_free_demangle_name(ctypes.byref(symbol))
-        return demangled(name), int(symbol.offset)
+    def close(self) -> None:
+        self._known.clear()
 
+    def _open(self, file: Mapped) -> CodeFile | None:
+        code = self._code.get(file.identity)
+        if code is None:
+            try:
+                code = CodeFile(self._lib, file.path)
+            except OSError:  # too many open files, or gone since
+                return None
+            finalize(code, os.close, code.fd)
+            self._code[file.identity] = code
+        return code
 
-def demangled(name: str) -> str:
-    """A Rust name as it is written, without the hash of its crate or of itself; any other name as it is."""
-    if not name.startswith("_R") or len(name) > _LONGEST_NAME:
-        return _HASH.sub("", name)
-    try:
-        return str(rust_demangler.demangle(name))
-    except Exception:  # noqa: BLE001 - the library raises its own classes, IndexError and RecursionError; names are data
-        return name
+    def _least_wanted(self) -> int:
+        """One that is dead if there is one, else the one that was looked at longest ago."""
+        dead = (pid for pid in self._known if not os.path.exists(f"{self._proc}/{pid}"))  # noqa: PTH110 - many
+        return next(dead, next(iter(self._known)))

@@ -1,0 +1,84 @@
+"""Who called whom, in processes whose code has frame pointers, has none, or has some."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from oomcast_collectors.ebpf.child.symbols import UNKNOWN, Frame, Symbols
+
+MOST_FRAMES = 30
+_CALL = 7
+"""Bytes of the longest call."""
+_PROLOGUE = 8
+_SETS_POINTER = tuple(
+    branch + b"\x55" + move for branch in (b"", b"\xf3\x0f\x1e\xfa") for move in (b"\x48\x89\xe5", b"\x48\x8b\xec")
+)
+"""endbr64, if any; push %rbp; mov %rsp,%rbp in either of its encodings."""
+
+
+class Call(NamedTuple):
+    """One frame. certain: it follows from frame pointers; else its address merely lies on the stack, where a call that
+    is long over may have left it."""
+
+    frame: Frame
+    certain: bool
+
+    def __str__(self) -> str:
+        return f"{self.frame}" if self.certain else f"? {self.frame}"
+
+
+class Stack(NamedTuple):
+    """As a program told it. addresses: the instruction and, by frame pointers, where the functions around it return to.
+    words: the stack from its pointer on; may be empty."""
+
+    addresses: Sequence[int]
+    words: Sequence[int]
+
+    @classmethod
+    def of(cls, told: Any, chunk: int) -> "Stack":
+        """told: an item with the members of stack.h; chunk: words in one of its pieces."""
+        return cls(tuple(told.addresses[: max(told.frames, 0) // 8]), tuple(told.words[: told.chunks * chunk]))
+
+
+def unwound(stack: Stack, symbols: Symbols, pid: int) -> list[Call]:
+    """The calls, innermost first; none of a process that is not known.
+
+    The C library has no frame pointers, so the chain begins behind whoever called it; likewise a jump to nowhere has
+    no frame yet. What lies on the stack before the chain's first return address fills that gap. Code without any
+    leaves no chain at all, and then that is all there is.
+    """
+    if not stack.addresses or (innermost := symbols.frame(stack.addresses[0], pid)) is None:
+        return []
+    at, *outer = stack.addresses
+    # Wherever a compiler kept something else in the frame pointer, the rest of the chain is what lay there.
+    chain = list(takewhile(lambda address: _returns_to(address, symbols, pid), outer))
+    found = [Call(innermost, True)]
+    if not chain or not _keeps_pointer(innermost, at, symbols, pid):
+        gap = takewhile(lambda word: not chain or word != chain[0], stack.words)
+        found += [_call(word, symbols, pid, certain=False) for word in gap if _returns_to(word, symbols, pid)]
+    found += [_call(address, symbols, pid, certain=True) for address in chain]
+    return found[:MOST_FRAMES]
+
+
+def _call(address: int, symbols: Symbols, pid: int, *, certain: bool) -> Call:
+    # A return address may lie behind the end of a function that never returns, so look one byte earlier.
+    frame = symbols.frame(address - 1, pid)
+    assert frame is not None
+    return Call(frame, certain)
+
+
+def _keeps_pointer(innermost: Frame, address: int, symbols: Symbols, pid: int) -> bool:
+    """Whether the innermost function has set its frame pointer up by then, so that there is no gap behind it."""
+    if innermost.function == UNKNOWN:
+        return False
+    code = symbols.code(address - innermost.offset, _PROLOGUE, pid)
+    return any(code.startswith(start) and innermost.offset >= len(start) for start in _SETS_POINTER)
+
+
+def _returns_to(address: int, symbols: Symbols, pid: int) -> bool:
+    """Whether the instruction before is a call (x86-64)."""
+    code = symbols.code(address - _CALL, _CALL, pid)
+    if len(code) < _CALL:
+        return False
+    # Through a register or memory: ff /2, in all lengths that it has; or e8, relative.
+    return code[-5] == 0xE8 or any(code[-n] == 0xFF and code[1 - n] >> 3 & 7 == 2 for n in (2, 3, 4, 6, 7))
