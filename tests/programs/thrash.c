@@ -1,10 +1,9 @@
-/* thrash FILE SECONDS: reads single bytes of a mapped file all over it: major faults, where it does not fit. */
+/* thrash FILE TOUCHES: reads so many single bytes all over a mapped file: major faults, where it does not fit. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 
 int main(int argc, char **argv)
 {
@@ -16,16 +15,12 @@ int main(int argc, char **argv)
 	volatile const char *map = mmap(NULL, status.st_size, PROT_READ, MAP_SHARED, file, 0);
 	if (map == MAP_FAILED)
 		return 3;
-	size_t pages = status.st_size / 4096;
-	time_t end = time(NULL) + atoi(argv[2]);
-	uint64_t place = 88172645463325252;
-	while (time(NULL) < end) {
-		for (int i = 0; i < 16; i++) {
-			place ^= place << 13;
-			place ^= place >> 7;
-			place ^= place << 17;
-			map[place % pages * 4096];
-		}
+	uint64_t pages = status.st_size / 4096, place = 88172645463325252;
+	for (int left = atoi(argv[2]); left > 0; left--) {
+		place ^= place << 13;
+		place ^= place >> 7;
+		place ^= place << 17;
+		map[place % pages * 4096];
 	}
 	return 0;
 }

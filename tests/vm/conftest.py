@@ -12,7 +12,7 @@ from vm.results import Results
 
 TESTS = Path(__file__).parents[1]
 PROGRAMS = ("hog", "thrash", "crash")
-DATA_SIZE = 24 << 20
+DATA_SIZE = 16 << 20
 SECONDS = 240.0
 """It takes a third of this on a machine at rest."""
 

@@ -26,7 +26,7 @@ CELLS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "/high": {"memory.max": "96M", "memory.high": "24M"},
         "/swap-held": {"memory.max": "32M", "memory.swap.max": "64M"},
         "/swap-oom": {"memory.max": "32M", "memory.swap.max": "32M"},
-        "/thrash": {"memory.max": "8M"},
+        "/thrash": {"memory.max": "4M"},
         "/control": {"memory.max": "64M"},
         "/removed": {"memory.max": "32M"},
         "/crash": {},
@@ -104,7 +104,7 @@ def swap_oom(lab: Lab) -> None:
 
 
 def thrash(lab: Lab) -> None:
-    lab.cells["/thrash"].run(lab.programs / "thrash", lab.data, 5)
+    lab.cells["/thrash"].run(lab.programs / "thrash", lab.data, 200)
 
 
 def control(lab: Lab) -> None:
