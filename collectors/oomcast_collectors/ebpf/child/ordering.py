@@ -40,7 +40,6 @@ class Ordering:
         self._lanes_since = 0
         self._lanes: dict[Stream, _Lane] = {}
         self._ended: Clock = {}
-        self._host: Clock = {}
         self._events: dict[Hashable, Clock] = {}
         self._capturing: set[Stream] = set()
         self._sure = False
@@ -167,7 +166,6 @@ class Ordering:
         """The stream with all that comes before what is enqueued now."""
         self._bound()
         lane = self._of(stream)
-        _join(lane.clock, self._host)
         if stream == LEGACY:
             _join(lane.clock, self._ended)
             for other in self._lanes.values():
@@ -215,14 +213,12 @@ class Ordering:
 
     def _complete(self, clock: Mapping[int, int]) -> None:
         for lane, turn in clock.items():
-            if turn > self._host.get(lane, 0):
-                self._host[lane] = turn
-                self._pending.complete(lane, turn)
+            self._pending.complete(lane, turn)
 
     def _forget(self) -> None:
         """Drops all writes, and with them what orders them."""
         self._pending.forget()
-        for known in (self._ended, self._host, self._events):
+        for known in (self._ended, self._events):
             known.clear()
         for lane in self._lanes.values():
             lane.clock.clear()
