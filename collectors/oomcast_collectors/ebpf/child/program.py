@@ -27,7 +27,7 @@ class Program:
         self._functions: dict[tuple[str, int], int] = {}
         self._tracepoints: dict[str, int] = {}
         self._uprobes: set[int] = set()
-        self._places = Uprobes(bcc.lib)
+        self._places = Uprobes()
 
     @property
     def points(self) -> int:

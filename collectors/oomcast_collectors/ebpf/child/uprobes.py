@@ -1,26 +1,31 @@
 """Puts functions of programs into one place of one process each, and takes them out again.
 
 By links, where the kernel has them for uprobes. By perf events else: the kernel takes those out one after another, at
-0.1 s each, in which processes go on paying for them.
+0.1 s each, in which processes go on paying for them. Never by libbcc: what it cannot attach so it adds to the tracefs'
+uprobe_events, where it stays for ever.
 """
 
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 from oomcast_collectors.ebpf.child.bcc import EbpfError
 
 ATTACH_TYPE = 48
 """BPF_TRACE_UPROBE_MULTI: what a function has to be loaded as to be linked; a perf event takes it as well."""
 
-_SYS_BPF = 321
+_SYS_PERF_EVENT_OPEN, _SYS_BPF = 298, 321
 _BPF_LINK_CREATE = 28
 _RETURN = 1
+_PERF_FLAG_FD_CLOEXEC = 8
+_PERF_EVENT_IOC_ENABLE, _PERF_EVENT_IOC_SET_BPF = 0x2400, 0x40042408
+_PERF_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
 _OLDEST = (6, 10)
 """Links are there since 6.6, but were for a single thread of the process at first."""
 
@@ -42,11 +47,21 @@ class _LinkCreate(ctypes.Structure):
     )
 
 
-class Uprobes:
-    """lib: of Bcc. Not thread-safe."""
+class _PerfEvent(ctypes.Structure):
+    """struct perf_event_attr in its first version with what a uprobe takes."""
 
-    def __init__(self, lib: Any) -> None:
-        self._lib = lib
+    _fields_ = (
+        *(("type", ctypes.c_uint32), ("size", ctypes.c_uint32), ("config", ctypes.c_uint64)),
+        *(("sample_period", ctypes.c_uint64), ("sample_type", ctypes.c_uint64), ("read_format", ctypes.c_uint64)),
+        *(("flags", ctypes.c_uint64), ("wakeup_events", ctypes.c_uint32), ("bp_type", ctypes.c_uint32)),
+        *(("path", ctypes.c_uint64), ("offset", ctypes.c_uint64)),
+    )
+
+
+class Uprobes:
+    """Not thread-safe."""
+
+    def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._links = _release() >= _OLDEST
 
@@ -55,19 +70,18 @@ class Uprobes:
 
         Raises EbpfError.
         """
-        if self._links:
-            try:
-                return self._link(function, path, offset, pid, leave)
-            except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
-                    raise EbpfError(error.strerror) from error
-                self._links = False
-        # The kernel knows such an event by its descriptor alone; the name is for its older interface.
-        name = f"oomcast_{function}_{offset:x}_{pid}".encode()
-        fd = int(self._lib.bpf_attach_uprobe(function, int(leave), name, path.encode(), offset, pid, 0))
-        if fd < 0:
-            raise EbpfError(os.strerror(-fd))
-        return fd
+        name = ctypes.create_string_buffer(os.fsencode(path))
+        try:
+            if self._links:
+                try:
+                    return self._link(function, ctypes.addressof(name), offset, pid, leave)
+                except OSError as error:
+                    if error.errno != errno.EOPNOTSUPP:
+                        raise
+                    self._links = False
+            return self._event(function, ctypes.addressof(name), offset, pid, leave)
+        except OSError as error:
+            raise EbpfError(error.strerror) from error
 
     def detach(self, descriptors: Sequence[int]) -> None:
         """Waits until they are out, but not for long. All at once, as the kernel has each wait for its CPUs."""
@@ -79,19 +93,40 @@ class Uprobes:
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
-    def _link(self, function: int, path: str, offset: int, pid: int, leave: bool) -> int:
-        name = ctypes.create_string_buffer(os.fsencode(path))
+    def _link(self, function: int, path: int, offset: int, pid: int, leave: bool) -> int:
         offsets = (ctypes.c_uint64 * 1)(offset)
         attr = _LinkCreate(
             prog_fd=function,
             attach_type=ATTACH_TYPE,
-            path=ctypes.addressof(name),
+            path=path,
             offsets=ctypes.addressof(offsets),
             cnt=1,
             multi_flags=_RETURN if leave else 0,
             pid=pid,
         )
-        fd = int(self._libc.syscall(_SYS_BPF, _BPF_LINK_CREATE, ctypes.byref(attr), ctypes.sizeof(attr)))
+        return self._opened(_SYS_BPF, _BPF_LINK_CREATE, ctypes.byref(attr), ctypes.sizeof(attr))
+
+    def _event(self, function: int, path: int, offset: int, pid: int, leave: bool) -> int:
+        attr = _PerfEvent(
+            type=int(_PERF_TYPE.read_text()),
+            size=ctypes.sizeof(_PerfEvent),
+            config=int(leave),
+            sample_period=1,
+            wakeup_events=1,
+            path=path,
+            offset=offset,
+        )
+        fd = self._opened(_SYS_PERF_EVENT_OPEN, ctypes.byref(attr), pid, -1, -1, _PERF_FLAG_FD_CLOEXEC)
+        try:
+            fcntl.ioctl(fd, _PERF_EVENT_IOC_SET_BPF, function)
+            fcntl.ioctl(fd, _PERF_EVENT_IOC_ENABLE, 0)
+        except OSError:
+            os.close(fd)
+            raise
+        return fd
+
+    def _opened(self, *call: object) -> int:
+        fd = int(self._libc.syscall(*call))
         if fd < 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
