@@ -10,7 +10,16 @@ from requires import needs
 
 pytestmark = needs("cc")
 
-RACES = {"unordered", "event_too_early", "wrong_stream_sync", "one_byte", "default_stream_non_blocking"}
+RACES = {
+    "unordered",
+    "event_too_early",
+    "wrong_stream_sync",
+    "one_byte",
+    "default_stream_non_blocking",
+    "kernel_elsewhere",
+    "default_stream_per_thread",
+    "rows",
+}
 ORDERED = {
     "event",
     "event_chain",
@@ -23,6 +32,10 @@ ORDERED = {
     "default_stream",
     "default_stream_after",
     "reads",
+    "kernel_in_default_stream",
+    "configured_kernel_in_default_stream",
+    "captured",
+    "columns",
 }
 PUSH = b"\x55"
 ENDBR64 = b"\xf3\x0f\x1e\xfa"

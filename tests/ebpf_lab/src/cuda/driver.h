@@ -16,7 +16,7 @@ enum {
     CUDA_ERROR_INVALID_CONTEXT = 201,
     CUDA_ERROR_INVALID_HANDLE = 400,
 };
-enum { CU_DEVICE_CPU = -1, CU_STREAM_NON_BLOCKING = 1, CU_MEM_ATTACH_GLOBAL = 1 };
+enum { CU_DEVICE_CPU = -1, CU_STREAM_NON_BLOCKING = 1, CU_MEM_ATTACH_GLOBAL = 1, CU_MEMORYTYPE_DEVICE = 2 };
 
 typedef int CUresult;
 typedef int CUdevice;
@@ -25,6 +25,27 @@ typedef struct Context *CUcontext;
 typedef struct Stream *CUstream;
 typedef struct Event *CUevent;
 typedef struct { int type, id; } CUmemLocation;
+typedef struct Function *CUfunction;
+typedef struct Graph *CUgraph;
+typedef struct {
+    unsigned grid[3], block[3], shared_bytes;
+    CUstream stream;
+    void *attributes;
+    unsigned attribute_count;
+} CUlaunchConfig;
+typedef struct {
+    size_t source_x, source_y;
+    int source_type;
+    const void *source_host;
+    CUdeviceptr source_device;
+    void *source_array;
+    size_t source_pitch, x, y;
+    int type;
+    void *host;
+    CUdeviceptr device;
+    void *array;
+    size_t pitch, width, height;
+} CUDA_MEMCPY2D;
 
 #define CU_STREAM_LEGACY ((CUstream)1)
 #define CU_STREAM_PER_THREAD ((CUstream)2)
@@ -44,6 +65,12 @@ API CUresult cuStreamDestroy_v2(CUstream stream);
 API CUresult cuStreamSynchronize(CUstream stream);
 API CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 API CUresult cuStreamQuery(CUstream stream);
+API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+API CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
+API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                            unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
+                            void **extra);
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra);
 API CUresult cuEventCreate(CUevent *event, unsigned flags);
 API CUresult cuEventRecord(CUevent event, CUstream stream);
 API CUresult cuEventSynchronize(CUevent event);
@@ -63,6 +90,9 @@ API CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocat
 API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes);
 API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+/* Of a program that is compiled for a default stream per thread. */
+API CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes, CUstream stream);
+API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream);
 API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream);
 API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
 API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream);

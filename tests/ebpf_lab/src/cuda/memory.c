@@ -80,6 +80,14 @@ API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes
     return from ? work(to, bytes, stream) : CUDA_ERROR_INVALID_VALUE;
 }
 
+API CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {
+    return from ? work(to, bytes, stream ? stream : CU_STREAM_PER_THREAD) : CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *copy, CUstream stream) {
+    return copy->width > copy->pitch ? CUDA_ERROR_INVALID_VALUE : work(copy->device, copy->height, stream);
+}
+
 API CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream stream) {
     return to ? work(from, bytes, stream) : CUDA_ERROR_INVALID_VALUE;
 }

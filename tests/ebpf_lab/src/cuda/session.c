@@ -151,6 +151,28 @@ API CUresult cuStreamQuery(CUstream stream) {
     return need_stream(stream);
 }
 
+API CUresult cuStreamBeginCapture_v2(CUstream stream, int mode) {
+    (void)mode;
+    return stream ? need_stream(stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
+    *graph = NULL;
+    return need_stream(stream);
+}
+
+API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                            unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream, void **parameters,
+                            void **extra) {
+    (void)function, (void)shared_bytes, (void)parameters, (void)extra;
+    return grid_x && grid_y && grid_z && block_x && block_y && block_z ? need_stream(stream) : CUDA_ERROR_INVALID_VALUE;
+}
+
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra) {
+    (void)function, (void)parameters, (void)extra;
+    return need_stream(config->stream);
+}
+
 API CUresult cuEventCreate(CUevent *event, unsigned flags) {
     (void)flags;
     CUresult code = need_context();

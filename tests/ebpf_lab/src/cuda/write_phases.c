@@ -120,6 +120,61 @@ NOINLINE void case_reads(CUdeviceptr at, const Streams *streams) {
     must(cuMemcpyDtoHAsync_v2(host + HALF, at, HALF, streams->second));
 }
 
+static void launch(CUstream stream) {
+    must(cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
+}
+
+/* Any work in the default stream orders what blocking streams do before and after. */
+NOINLINE void case_kernel_in_default_stream(CUdeviceptr at, const Streams *streams) {
+    first_write(at, BYTES, streams->first);
+    launch(NULL);
+    second_write(at + HALF, HALF, streams->second);
+}
+
+NOINLINE void case_configured_kernel_in_default_stream(CUdeviceptr at, const Streams *streams) {
+    CUlaunchConfig config = {.stream = NULL};
+    first_write(at, BYTES, streams->first);
+    must(cuLaunchKernelEx(&config, NULL, NULL, NULL));
+    second_write(at + HALF, HALF, streams->second);
+}
+
+NOINLINE void case_kernel_elsewhere(CUdeviceptr at, const Streams *streams) {
+    first_write(at, BYTES, streams->first);
+    launch(streams->third);
+    second_write(at + HALF, HALF, streams->second);
+}
+
+NOINLINE void case_default_stream_per_thread(CUdeviceptr at, const Streams *streams) {
+    must(cuMemcpyHtoDAsync_v2_ptsz(at, host, BYTES, NULL));
+    second_write(at + HALF, HALF, streams->second);
+}
+
+/* What is captured is not done. */
+NOINLINE void case_captured(CUdeviceptr at, const Streams *streams) {
+    CUgraph graph;
+    must(cuStreamBeginCapture_v2(streams->first, 0));
+    first_write(at, BYTES, streams->first);
+    must(cuStreamEndCapture(streams->first, &graph));
+    second_write(at + HALF, HALF, streams->second);
+}
+
+static void copy_rows(CUdeviceptr at, size_t pitch, size_t width, CUstream stream) {
+    CUDA_MEMCPY2D copy = {.source_host = host, .type = CU_MEMORYTYPE_DEVICE, .device = at, .pitch = pitch};
+    copy.width = width;
+    copy.height = HALF / pitch;
+    must(cuMemcpy2DAsync_v2(&copy, stream));
+}
+
+NOINLINE void case_rows(CUdeviceptr at, const Streams *streams) {
+    copy_rows(at, 64, 64, streams->first);
+    second_write(at + HALF - 1, HALF, streams->second);
+}
+
+NOINLINE void case_columns(CUdeviceptr at, const Streams *streams) {
+    copy_rows(at, 64, 32, streams->first);
+    copy_rows(at + 32, 64, 32, streams->second);
+}
+
 #define CASE(name, conflicts) { #name, case_##name, conflicts }
 static const struct {
     const char *name;
@@ -142,6 +197,13 @@ static const struct {
     CASE(default_stream_after, 0),
     CASE(default_stream_non_blocking, 1),
     CASE(reads, 0),
+    CASE(kernel_in_default_stream, 0),
+    CASE(configured_kernel_in_default_stream, 0),
+    CASE(kernel_elsewhere, 1),
+    CASE(default_stream_per_thread, 1),
+    CASE(captured, 0),
+    CASE(rows, 1),
+    CASE(columns, 0),
 };
 
 void write_phases(const Streams *streams) {
