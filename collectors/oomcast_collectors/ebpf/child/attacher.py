@@ -16,6 +16,9 @@ from oomcast_collectors.ebpf.description import Uprobe
 _YOUNG = 60.0
 _OFTEN, _SELDOM = 1.0, 10.0
 """Seconds between two looks at the libraries of a process that came lately, and of one that did not."""
+_SLICE = 0.2
+"""Seconds that new processes may take between two calls of refresh(): each place takes the kernel some 30 ms, and a
+storm of forks must not keep the child from everything else."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,6 +44,7 @@ class Attacher:
         self._programs: list[Program] = []
         self._groups: set[tuple[str, str]] = set()
         self._attached: dict[int, _Attached] = {}
+        self._left = _SLICE
 
     def add(self, program: Program) -> None:
         """Takes a program in; those of its groups that are on go to every target that comes."""
@@ -73,7 +77,7 @@ class Attacher:
     def join(self, process: Process) -> None:
         now = time.monotonic()
         self._attached[process.pid] = attached = _Attached(process, now, now)
-        self._look(attached)
+        self._look_in_time(attached)
 
     def leave(self, pid: int) -> None:
         attached = self._attached.pop(pid, None)
@@ -85,10 +89,11 @@ class Attacher:
                     self._detach(attached, program, group)
 
     def refresh(self, now: float) -> None:
-        """Looks for libraries that targets have loaded since."""
-        for attached in list(self._attached.values()):
-            if now >= attached.due:
-                self._look(attached)
+        """Looks for libraries that targets have loaded since, the longest due first; for ten calls a second."""
+        self._left = _SLICE
+        due = [attached for attached in self._attached.values() if now >= attached.due]
+        for attached in sorted(due, key=lambda one: one.due):
+            self._look_in_time(attached)
 
     def points(self, program: Program, group: str, pid: int) -> int:
         """In how many places this group is attached to the process."""
@@ -103,6 +108,12 @@ class Attacher:
     def failures(self, name: str) -> int:
         """How often this program could not be attached to a process that went on."""
         return self._failures[name]
+
+    def _look_in_time(self, attached: _Attached) -> None:
+        if self._left > 0:
+            began = time.monotonic()
+            self._look(attached)
+            self._left -= time.monotonic() - began
 
     def _look(self, attached: _Attached) -> None:
         now = time.monotonic()

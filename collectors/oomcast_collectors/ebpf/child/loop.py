@@ -64,7 +64,7 @@ class Loop:
                 if now >= scan:
                     scan = now + _SCAN
                     self._targets.scan()
-                    self._attacher.refresh(now)
+                self._attacher.refresh(now)
                 self._probes.tick(now)
                 if now >= report:
                     report = now + _REPORT
