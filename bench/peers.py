@@ -32,16 +32,25 @@ def node_exporter() -> Path:
         installed = shutil.which(name)
         if installed:
             return Path(installed)
-    home = _cache() / "node-exporter"
-    program = home / "usr" / "bin" / "prometheus-node-exporter"
-    if not program.exists():
+    return _unpacked("prometheus-node-exporter", "usr/bin/prometheus-node-exporter")
+
+
+def memleak() -> Path:
+    """BCC's memleak, of Debian's bpfcc-tools, unpacked and not installed. Raises Missing."""
+    installed = shutil.which("memleak-bpfcc")
+    return Path(installed) if installed else _unpacked("bpfcc-tools", "usr/sbin/memleak-bpfcc")
+
+
+def _unpacked(package: str, program: str) -> Path:
+    home = _cache() / package
+    if not (home / program).exists():
         home.mkdir(parents=True, exist_ok=True)
-        _run("apt-get", "download", "prometheus-node-exporter", directory=home)
-        packages = list(home.glob("*.deb"))
-        if not packages:
+        _run("apt-get", "download", package, directory=home)
+        files = list(home.glob("*.deb"))
+        if not files:
             raise Missing("apt-get downloaded no package")
-        _run("dpkg-deb", "-x", str(packages[0]), str(home))
-    return program
+        _run("dpkg-deb", "-x", str(files[0]), str(home))
+    return home / program
 
 
 def _installed(directory: str, program: str, packages: Sequence[str]) -> Path:

@@ -52,6 +52,7 @@ def _benchmarks(arguments: argparse.Namespace) -> Mapping[str, Callable[[], None
         "resident": lambda: resident.run(arguments.minute),
         "gpu": lambda: _gpu(arguments.minute),
         "engines": lambda: engines.run(arguments.minute),
+        "ebpf": lambda: _ebpf(arguments.minute),
         "churn": lambda: churn.run(arguments.seconds),
     }
 
@@ -63,13 +64,20 @@ def _gpu(minute: float) -> None:
     gpu.run(minute)
 
 
+def _ebpf(minute: float) -> None:
+    sys.path.append(str(machine.HERE.parent / "tests"))  # what is traced are their programs
+    import ebpf
+
+    ebpf.run(minute)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     known = list(_benchmarks(argparse.Namespace()))
     parser.add_argument("name", nargs="*", help=f"which of {', '.join(known)}; all of them without")
     parser.add_argument("--repeats", type=int, default=30, help="repeats of the first three (default 30)")
     parser.add_argument(
-        "--minute", type=float, default=60, help="seconds that resident, gpu, engines watch (default 60)"
+        "--minute", type=float, default=60, help="seconds that resident, gpu, engines, ebpf watch (default 60)"
     )
     parser.add_argument("--seconds", type=float, default=600, help="seconds of churn (default 600)")
     arguments = parser.parse_args()

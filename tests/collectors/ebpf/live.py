@@ -83,6 +83,11 @@ class Live:
         wanted = self.reports + 2
         self.until(lambda: self.reports >= wanted)
 
+    def hear(self) -> None:
+        """Takes what has been said, and does not wait. A child that nobody listens to for long stands still."""
+        while self._take(time.monotonic()):
+            pass
+
     def targets(self, count: int) -> None:
         """Waits until so many processes are followed."""
         self.until(lambda: sum(v for (name, _), v in self.rows.items() if name == metrics.TARGETS.name) == count)
