@@ -99,7 +99,7 @@ class CrashesPart:
             Stack.of(item, self._chunk),
         )
         if item.handler:
-            self._name(fault.pid)
+            self._name(fault.pid, fault.thread)
             _keep(self._faults, fault.tid, fault)
         else:
             self._on_death(fault)

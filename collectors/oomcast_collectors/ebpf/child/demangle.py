@@ -29,7 +29,7 @@ def demangled(name: str) -> str:
 def _cxx(name: str) -> str:
     library = _library()
     status = ctypes.c_int()
-    text = library.__cxa_demangle(name.encode(), None, None, ctypes.byref(status))
+    text = library.__cxa_demangle(name.encode("utf-8", "replace"), None, None, ctypes.byref(status))
     if not text:
         return name
     try:

@@ -1,7 +1,7 @@
 """Who called whom, in processes whose code has frame pointers, has none, or has some."""
 
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from oomcast_collectors.ebpf.child.symbols import UNKNOWN, Frame, Symbols
@@ -43,21 +43,32 @@ class Stack(NamedTuple):
 def unwound(stack: Stack, symbols: Symbols, pid: int) -> list[Call]:
     """The calls, innermost first; none of a process that is not known.
 
-    The C library has no frame pointers, so the chain begins behind whoever called it; likewise a jump to nowhere has
-    no frame yet. What lies on the stack before the chain's first return address fills that gap. Code without any
-    leaves no chain at all, and then that is all there is.
+    Some code has frame pointers and some has none, the C library for one, so the chain leaves out whoever called it;
+    likewise a jump to nowhere has no frame yet. What lies on the stack between the return addresses on both sides fills
+    such a gap. Code without any leaves no chain at all, and then that is all there is.
     """
     if not stack.addresses or (innermost := symbols.frame(stack.addresses[0], pid)) is None:
         return []
     at, *outer = stack.addresses
     # Wherever a compiler kept something else in the frame pointer, the rest of the chain is what lay there.
     chain = list(takewhile(lambda address: _returns_to(address, symbols, pid), outer))
+    broken = len(chain) < len(outer) or not chain
     found = [Call(innermost, True)]
-    if not chain or not _keeps_pointer(innermost, at, symbols, pid):
-        gap = takewhile(lambda word: not chain or word != chain[0], stack.words)
-        found += [_call(word, symbols, pid, certain=False) for word in gap if _returns_to(word, symbols, pid)]
-    found += [_call(address, symbols, pid, certain=True) for address in chain]
+    words = iter(stack.words)
+    for inner, address in pairwise([at, *chain]):
+        gap = list(takewhile(lambda word: word != address, words))  # noqa: B023 - used up within this round
+        if not _keeps_pointer(found[-1].frame, inner - (inner != at), symbols, pid):
+            found += _scanned(gap, symbols, pid)
+        found.append(_call(address, symbols, pid, certain=True))
+    if broken:
+        found += _scanned(words, symbols, pid)
     return found[:MOST_FRAMES]
+
+
+def _scanned(words: Iterable[int], symbols: Symbols, pid: int) -> Iterator[Call]:
+    for word in words:
+        if _returns_to(word, symbols, pid):
+            yield _call(word, symbols, pid, certain=False)
 
 
 def _call(address: int, symbols: Symbols, pid: int, *, certain: bool) -> Call:
