@@ -1,10 +1,12 @@
 """What programs in the kernel cost the processes that are followed, beside BCC's own memleak, and all others."""
 
+import contextlib
 import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from collectors.ebpf.live import Live
@@ -17,10 +19,10 @@ from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.bcc import HEADERS
 
 _PAIRS, _STEPS = 1_000, 40
-"""In a round of the target, which makes five a step and tells the quickest: rounds are of milliseconds, so that there are
-some in which nothing else ran."""
+"""A step is five rounds, of which the quickest is told: short ones, so that in some of them nothing else ran."""
 
 _REPEATS = 3
+_TRIES = 5
 _BURST, _PAUSE = 100, 0.01
 _ERROR = 0.3
 _SETTLING = 3.0
@@ -157,6 +159,14 @@ def _seconds(live: Live, kind: str) -> float:
 def _memleak() -> float:
     """Nanoseconds of a pair. Raises peers.Missing."""
     tool = peers.memleak()
+    # Now and then it cannot attach (iovisor/bcc#5236).
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(peers.Missing):
+            return _traced_by(tool)
+    return _traced_by(tool)
+
+
+def _traced_by(tool: Path) -> float:
     with Target(build("bench"), str(_PAIRS), patience=_PATIENCE) as target:
         # It takes a tracefs, which is not mounted everywhere.
         script = 'mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"'
