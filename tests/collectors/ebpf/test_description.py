@@ -62,7 +62,7 @@ def test_one_of_the_folder_comes_before_the_shipped_one(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_no_description_names_the_file(text: str | bytes, reason: str, tmp_path: Path) -> None:
     write(tmp_path, text)
-    with pytest.raises(DescriptionError, match="own.yaml") as raised:
+    with pytest.raises(DescriptionError, match=r"own\.yaml") as raised:
         read("own", tmp_path)
     assert reason in str(raised.value)
     assert len(str(raised.value)) < 1000

@@ -68,8 +68,8 @@ class Targets:
             # A follower stays as long as it lives: its name may be anything.
             if gone or (process.pid not in wanted and not process.parent):
                 self.gone(process.pid)
-        for pid in sorted(wanted):
-            if pid not in self._processes:
+        if len(self._processes) < self._settings.most:
+            for pid in sorted(wanted.keys() - self._processes.keys(), key=self._began):
                 self._add(pid, wanted[pid], 0)
 
     def forked(self, parent: int, pid: int) -> None:
@@ -116,6 +116,10 @@ class Targets:
             return OTHER
         self._names.add(name)
         return name
+
+    def _began(self, pid: int) -> int:
+        stat = self._stat(pid)
+        return stat.start_time if stat is not None else 0
 
     def _stat(self, pid: int) -> ProcessStat | None:
         try:
