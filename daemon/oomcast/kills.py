@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from oomcast.contract import Event
+from oomcast.kill_names import KERNEL_LOG, Names
 
 HOST = ""
-NAMING = ("kernel_log", "ebpf")
+NAMING = (KERNEL_LOG, "ebpf")
 """Witnesses that tell of each kill by itself and at once, or never."""
 
 MAX_DEPTH = 64
@@ -33,7 +34,7 @@ MAX_NODES = 20_000
 class Delays:
     """Seconds. They decide under which name a kill is booked, never (short of `forget`) how often.
 
-    own: a cgroup waits this long for the kernel log to name what its counter saw. children: the same while it has
+    own: a cgroup waits this long for the kernel log to name what others saw. children: the same while it has
     known descendants, which may only be read in the next run. host: how long a kill may stay without any cgroup.
     late: after this a name, or a child's counter, is no longer taken for something booked before; more than two
     intervals of the cgroup collector. forget: as long without news a path is forgotten, and what a witness has not
@@ -76,7 +77,7 @@ class Node:
     children: int = 0
     changed: float = 0.0
     nameless: tuple[float, int] | None = None  # last booking here that nobody named: when, and all booked by then
-    names: deque[tuple[float, str, Event]] = field(default_factory=lambda: deque(maxlen=1000))
+    names: Names = field(default_factory=Names)
     history: deque[tuple[float, int]] = field(default_factory=lambda: deque([(float("-inf"), 0)]))
 
     def booked_here(self) -> int:
@@ -124,7 +125,9 @@ class Ledger:
             rank = node.own.get(witness, 0) + 1
             # A second witness naming the same kill adds no name.
             if rank > max(node.own.get(other, 0) for other in NAMING):
-                node.names.append((now, witness, report))
+                node.names.add(witness, report, now)
+            else:
+                node.names.join(witness, report)
         node.own[witness] = node.own.get(witness, 0) + kills
         self._rise(node, report, now)
         self._spend_names(node)
@@ -155,8 +158,8 @@ class Ledger:
         for node in sorted(self._open.values(), key=lambda node: -len(node.path)):
             self._spend_names(node)
             self._book_overdue(node, now)
-            while node.names and node.open() <= 0 and node.names[0][0] < now - self._delays.host:
-                node.names.popleft()  # it named what had been booked before
+            if node.open() <= 0:
+                node.names.drop_before(now - self._delays.host)  # they named what had been booked before
             if node.open() <= 0 and not node.names:
                 del self._open[node.path]
         crowded = len(self._nodes) > MAX_NODES
@@ -217,8 +220,9 @@ class Ledger:
             passed = passed.parent
 
     def _spend_names(self, node: Node) -> None:
-        """Books at once what has a name, unless an ancestor may have booked the same kill before it had one."""
-        while node.names and node.open() > 0 and _room(node):
+        """Books at once what has a name, unless an ancestor may have booked the same kill before it had one. A name that
+        waits for a limit is booked with what is overdue."""
+        while node.names.settled() and node.open() > 0 and _room(node):
             _climb(node, 1)
             self._book_named(node)
 
@@ -232,8 +236,7 @@ class Ledger:
         if due <= 0:
             return
         new = _climb(node, due)
-        for _ in range(min(due - new, len(node.names))):
-            node.names.popleft()
+        node.names.drop(due - new)
         while new and node.names:
             self._book_named(node)
             new -= 1
@@ -245,10 +248,10 @@ class Ledger:
             self._bookings.append(Booking(node.path, new, None, node.report, seen))
 
     def _book_named(self, node: Node) -> None:
-        _, witness, name = node.names.popleft()
+        name = node.names.take()
         counted = max(node.reported_here().get("cgroup", 0), node.reported().get("cgroup", 0) - node.known_below)
-        seen = (witness, "cgroup") if counted >= node.booked_here() else (witness,)
-        self._bookings.append(Booking(node.path, 1, name, name, seen))
+        seen = (*name.witnesses, "cgroup") if counted >= node.booked_here() else name.witnesses
+        self._bookings.append(Booking(node.path, 1, name.report, name.report, seen))
 
     def _sweep(self, before: float) -> None:
         """Forgets, children first, what is booked in full and had no news since `before`."""

@@ -4,12 +4,12 @@ No witness sees everything: a cgroup's counter goes away with the cgroup, often 
 ancestors tell of the same kill; the kernel log leaves out the line with the cgroup in a burst; vmstat knows no names.
 Matching single reports by their times cannot be right under load, so reports are only added up: kills.py keeps, for
 every cgroup and the host, how many kills there were at least, whoever saw them, and how many have been booked.
-A kill that the log names is booked at once, as the log alone knows whose limit it was. A kill only counters know of
-waits 2 s for its name (3 s where a child's counter may still explain it), then is booked without limit owner, to the
-deepest cgroup that counted it. What no cgroup counted and nobody named for 10 s is unattributed. Names that come
-later do not count again. The kernel's counters may have the first victim of a group (memory.oom.group) twice, which
-only the log shows: without the log such a group counts one more. A process that ends a cgroup itself (systemd-oomd)
-raises no kernel counter: counted apart.
+A kill that the log names is booked at once, as the log alone knows whose limit it was; one that only an eBPF probe
+names waits 2 s for that. A kill only counters know of waits 2 s for its name (3 s where a child's counter may still
+explain it), then is booked without limit owner, to the deepest cgroup that counted it. What no cgroup counted and
+nobody named for 10 s is unattributed. Names that come later do not count again. The kernel's counters may have the
+first victim of a group (memory.oom.group) twice, which only the log shows: without the log such a group counts one
+more. A process that ends a cgroup itself (systemd-oomd) raises no kernel counter: counted apart.
 """
 
 import logging

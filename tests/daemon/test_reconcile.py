@@ -509,3 +509,50 @@ def test_metric_rows() -> None:
         "oomcast_oom_kills_unattributed_total",
         "oomcast_userspace_oom_kills_total",
     ]
+
+
+def test_a_name_without_a_limit_waits_for_one_that_has_it(bench: Bench) -> None:
+    bench.log(limit="", witness="ebpf", shmem_bytes=4096)
+    bench.counter(CTR)
+    assert bench.kills() == {}
+    bench.wait(1.9)
+    assert bench.kills() == {}
+    bench.log()
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 1}
+    (event,) = bench.wait(60)
+    assert (event.fields["witnesses"], event.fields["shmem_bytes"]) == ("ebpf,kernel_log,cgroup", 4096)
+    assert bench.total() == 1
+    assert bench.unattributed() == 0
+
+
+def test_a_name_without_a_limit_waits_no_longer_than_for_a_name(bench: Bench) -> None:
+    bench.log(limit="", witness="ebpf")
+    (event,) = bench.wait(2.0)
+    assert bench.kills() == {("ns/pod/ctr",): 1}
+    assert (event.fields["pid"], event.fields["witnesses"]) == (1, "ebpf")
+    bench.log()
+    bench.wait(60)
+    assert bench.total() == 1
+
+
+def test_a_name_that_waits_holds_up_no_other(bench: Bench) -> None:
+    bench.log(limit="", witness="ebpf", pid=1)
+    bench.log(limit="", witness="ebpf", pid=2)
+    bench.log(limit=CTR, pid=2)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod/ctr"): 1}
+    bench.log(limit=POD, pid=1)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod/ctr"): 1, ("ns/pod/ctr", "ns/pod"): 1}
+    assert bench.wait(60)[0].fields["pid"] == 2
+
+
+def test_a_witness_that_knows_the_limit_is_believed_at_once(bench: Bench) -> None:
+    bench.log(witness="ebpf")
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 1}
+
+
+def test_a_kill_without_a_cgroup_is_the_logs(bench: Bench) -> None:
+    bench.log(cgroup="", limit="", witness="ebpf")
+    bench.log()
+    bench.wait(60)
+    assert bench.kills() == {("ns/pod/ctr", "ns/pod"): 1}
+    assert bench.unattributed() == 0
