@@ -16,7 +16,7 @@ from requires import VIRTIOFSD
 from vm.initramfs import initramfs
 
 INIT = Path(__file__).with_name("init.sh")
-MEMORY_MIB = 1024
+MEMORY_MIB = 640
 SWAP_MIB = 256
 CPUS = 2
 

@@ -68,7 +68,7 @@ def test_swap_is_told(guest: Results) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cgroup", "limit"), [("/parent/child", 48), ("/wide/narrow", 32), ("/narrow/wide", 32), ("/plain", 48)]
+    ("cgroup", "limit"), [("/parent/child", 32), ("/wide/narrow", 32), ("/narrow/wide", 32), ("/plain", 32)]
 )
 def test_the_limit_that_binds_is_the_lowest_around(guest: Results, cgroup: str, limit: int) -> None:
     assert guest.value("oomcast_cgroup_memory_effective_limit_bytes", "before", cgroup=cgroup) == limit * MIB

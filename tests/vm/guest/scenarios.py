@@ -5,6 +5,7 @@ Each scenario is a function of its own name in ALONE or TOGETHER. What it shows 
 
 import contextlib
 import os
+import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,19 +16,19 @@ MIB = 1 << 20
 CELLS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "/climb": {"memory.max": "72M"},
-        "/plain": {"memory.max": "48M"},
-        "/group": {"memory.max": "64M", "memory.oom.group": "1"},
-        "/parent": {"memory.max": "48M", "cgroup.subtree_control": "+memory"},
+        "/plain": {"memory.max": "32M"},
+        "/group": {"memory.max": "40M", "memory.oom.group": "1"},
+        "/parent": {"memory.max": "32M", "cgroup.subtree_control": "+memory"},
         "/parent/child": {},
-        "/wide": {"memory.max": "64M", "cgroup.subtree_control": "+memory"},
+        "/wide": {"memory.max": "48M", "cgroup.subtree_control": "+memory"},
         "/wide/narrow": {"memory.max": "32M"},
         "/narrow": {"memory.max": "32M", "cgroup.subtree_control": "+memory"},
-        "/narrow/wide": {"memory.max": "64M"},
+        "/narrow/wide": {"memory.max": "48M"},
         "/high": {"memory.max": "96M", "memory.high": "24M"},
         "/swap-held": {"memory.max": "32M", "memory.swap.max": "64M"},
         "/swap-oom": {"memory.max": "32M", "memory.swap.max": "32M"},
         "/thrash": {"memory.max": "4M"},
-        "/control": {"memory.max": "64M"},
+        "/control": {"memory.max": "32M"},
         "/removed": {"memory.max": "32M"},
         "/crash": {},
         "/global": {},
@@ -109,8 +110,8 @@ def thrash(lab: Lab) -> None:
 
 def control(lab: Lab) -> None:
     cell = lab.cells["/control"]
-    cell.start(lab.hog, 8, 10, 40)
-    cell.holds(40 * MIB)
+    cell.start(lab.hog, 8, 10, 24)
+    cell.holds(24 * MIB)
     cell.kill()
 
 
@@ -128,7 +129,9 @@ def crash(lab: Lab) -> None:
 
 
 def host(lab: Lab) -> None:
-    """Takes all the memory there is."""
+    """Takes all the memory there is. Without swap: emptying that first takes an emulated machine half a minute."""
+    lab.cells["/swap-held"].kill()
+    subprocess.run(["busybox", "swapoff", "-a"], check=True, timeout=30)
     lab.cells["/global"].run(lab.hog, 16, 20, 16384)
 
 
