@@ -91,13 +91,12 @@ def _measure(program: Program, points: Points, caller: "_Caller", allocate: str)
 
 def _find(program: Program, points: Points, pid: int, symbol: str) -> _Place:
     """Raises NotMeasured, or OSError when the process is gone."""
-    for probe in program.description.uprobes:
-        if probe.symbol != symbol:
-            continue
-        for file in mapped("/proc", pid):
+    for file in mapped("/proc", pid):
+        for probe in program.description.uprobes:
             if probe.of(file.name, file.program):
-                for point in points.find(file, symbol):
-                    return _Place(file.path, point, probe)
+                for point in points.find(file, probe.symbol):
+                    if point.symbol == symbol:
+                        return _Place(file.path, point, probe)
     raise NotMeasured(f"there is no {symbol} to probe")
 
 
