@@ -2,11 +2,15 @@
 
 import ctypes
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError
 from oomcast_collectors.ebpf.child.program import Program
+
+_LONGEST = 0.5
+"""Seconds beyond its time that wait() takes from buffers which are filled faster than they are read."""
 
 
 class Events:
@@ -17,6 +21,7 @@ class Events:
         self._log = log
         self._manager: Any = None
         self._kept: list[Any] = []
+        self._until = 0.0
 
     def open(self, program: Program, table: str, take: Callable[[Any], None]) -> None:
         """Calls `take` with each item of a ring buffer, as BCC's structure of it. Raises EbpfError."""
@@ -29,7 +34,8 @@ class Events:
                 take(ring.event(data))
             except Exception:  # noqa: BLE001 - C calls this, and an exception would end in nothing but a message
                 self._log.exception("an event of the probe %s could not be read", program.name)
-            return 0
+            # A negative number ends the reading, which else goes on until a buffer is found empty.
+            return 0 if time.monotonic() < self._until else -1
 
         callback = _RINGBUF_CB_TYPE(taken)
         if self._manager is None:
@@ -47,6 +53,7 @@ class Events:
         """Takes what is there, or comes within `seconds`. Raises EbpfError without a ring buffer."""
         if self._manager is None:
             raise EbpfError("no ring buffer is open")
+        self._until = time.monotonic() + seconds + _LONGEST
         self._lib.bpf_poll_ringbuf(self._manager, ctypes.c_int(max(int(seconds * 1000), 0)))
 
     def close(self) -> None:
