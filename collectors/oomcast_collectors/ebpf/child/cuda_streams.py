@@ -143,8 +143,8 @@ class CudaStreamsPart:
             }
         clock = self._tools.clock
         summary = (
-            f"{process.name} (pid {process.pid}): {sites[0][0]} and {sites[1][0]} write to the same "
-            f"{conflict.end - conflict.start} bytes of device memory in two streams that nothing orders"
+            f"{process.name} (pid {process.pid}): {sites[0][0]} and {sites[1][0]} write to the same device "
+            f"memory ({conflict.end - conflict.start} B) in two streams that nothing orders"
         )
         return Event("cuda_stream_conflict", clock.time(), clock.monotonic(), summary, fields)
 
