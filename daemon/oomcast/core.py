@@ -5,17 +5,19 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from oomcast import chores, forecast, health, reconcile, timeline, xids
 from oomcast.chores import Chores
 from oomcast.clock import Clock
 from oomcast.contract import CollectorSpec, Roots
+from oomcast.crashes import CrashReconciler
 from oomcast.exposition import Exposition
 from oomcast.forecast import Forecaster
 from oomcast.health import Health
 from oomcast.identity import identify, owner
 from oomcast.metric import Metric
-from oomcast.pipeline import XIDS, Pipeline
+from oomcast.pipeline import CRASHES, XIDS, Merger, Pipeline
 from oomcast.podnames import PodNames
 from oomcast.reconcile import Reconciler
 from oomcast.restart import Restart
@@ -52,7 +54,11 @@ class Core:
         log = logging.getLogger("oomcast")
         pods = PodNames(roots.pods, clock, log)
         reconciler = Reconciler(clock, lambda path: _owner(pods, path), logging.getLogger("oomcast.kills"))
-        others = {XIDS: XidReconciler(clock, logging.getLogger("oomcast.xids"))}
+        coredumps = (roots.host or Path("/")) / "var/lib/systemd/coredump"
+        others: dict[str, Merger] = {
+            XIDS: XidReconciler(clock, logging.getLogger("oomcast.xids")),
+            CRASHES: CrashReconciler(clock, coredumps, logging.getLogger("oomcast.crashes")),
+        }
         self._pipeline = Pipeline(self.store, Forecaster(), self.timeline, reconciler, clock, others)
         self.scheduler = Scheduler(clock, logging.getLogger("oomcast.scheduler"))
         self.restart = Restart(os.environ, clock)

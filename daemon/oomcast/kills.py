@@ -220,8 +220,8 @@ class Ledger:
             passed = passed.parent
 
     def _spend_names(self, node: Node) -> None:
-        """Books at once what has a name, unless an ancestor may have booked the same kill before it had one. A name that
-        waits for a limit is booked with what is overdue."""
+        """Books at once what has a name, unless an ancestor may have booked the same kill before it had one. A name
+        that waits for a limit is booked with what is overdue."""
         while node.names.settled() and node.open() > 0 and _room(node):
             _climb(node, 1)
             self._book_named(node)

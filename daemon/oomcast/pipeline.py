@@ -12,17 +12,17 @@ from oomcast.reconcile import Reconciler
 from oomcast.store import Store
 from oomcast.timeline import Timeline
 
-FORECAST, KILLS, XIDS = "forecast", "kills", "xids"
+FORECAST, KILLS, XIDS, CRASHES = "forecast", "kills", "xids", "crashes"
 """Sources in the store that are derived, not collected."""
 
 
 class Merger(Protocol):
-    """Counts once what several witnesses tell of; for any thread."""
+    """Puts together what several witnesses tell of one thing; for any thread."""
 
     def see(self, events: Iterable[Event]) -> None: ...
 
     def settle(self) -> list[Event]:
-        """What was counted since the last call, for the timeline."""
+        """What was put together since the last call, for the timeline."""
 
     def samples(self) -> list[Sample]: ...
 
