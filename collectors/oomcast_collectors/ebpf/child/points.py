@@ -1,6 +1,7 @@
 """Where in a file a function is, and at which instruction it is cheap to probe."""
 
 import ctypes
+import os
 import re
 from typing import Any, NamedTuple
 
@@ -27,14 +28,16 @@ class Points:
 
     def __init__(self, bcc: Bcc) -> None:
         self._bcc = bcc
-        self._known: dict[tuple[tuple[str, int], str], tuple[Point, ...]] = {}
+        self._known: dict[tuple[tuple[str, int], int, int, str], tuple[Point, ...]] = {}
 
     def find(self, file: Mapped, symbol: str) -> tuple[Point, ...]:
         """The functions in the file of that name, or whose names match /expression/; none for a stripped one.
 
         Two names of one function are one point. Raises OSError when the file cannot be read.
         """
-        key = (file.identity, symbol)
+        # An inode number is given out again: the wrong place in another file would be the end of the process.
+        status = os.stat(file.path)  # noqa: PTH116 - a link that leads to the mapped file itself
+        key = (file.identity, status.st_ctime_ns, status.st_size, symbol)
         if key not in self._known:
             if len(self._known) > _MOST_FILES:
                 self._known.clear()
