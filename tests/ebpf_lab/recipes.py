@@ -39,6 +39,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
             [*_POINTERS, "-l:libcuda.so.1", "-l:libcudart.so.12", _BESIDE],
             ["libcuda.so.1", "libcudart.so.12"],
         ),
+        "cuda_flood": Recipe(["cuda/flood.c"], [*_POINTERS, "-l:libcuda.so.1", _BESIDE], ["libcuda.so.1"]),
         "arena": Recipe(["arena.rs"], ["-C", "force-frame-pointers=yes"]),
         "panics": Recipe(["panics.rs"], ["-C", "force-frame-pointers=yes", "-C", "symbol-mangling-version=v0"]),
         # The older mangling is an unstable option wherever it is not the default.
