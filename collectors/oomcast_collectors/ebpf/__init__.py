@@ -3,6 +3,7 @@
 They are held by a child process, as BCC is large and could take the daemon down with it. Off unless switched on.
 """
 
+import select
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,14 @@ from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.machine import missing
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.supervisor import COMMAND, Supervisor
-from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Order, decode
+from oomcast_collectors.ebpf.wire import LONGEST, Absent, Checked, Log, Order, decode
 
 __all__ = ["SPEC", "EbpfCollector", "EbpfSettings"]
 
 _PATIENCE = 2.0
 _SILENT, _SILENT_AT_FIRST = 10.0, 60.0
 _CHECK_SECONDS = 120.0
+"""Of silence, after which the rest is not waited for."""
 
 
 class EbpfError(Exception):
@@ -87,12 +89,11 @@ def check(settings: EbpfSettings, context: Context) -> Iterator[Tried]:
         return
     clock = context.clock
     child = Child(COMMAND, clock, order(settings, context, check=True).encode())
+    waiting = list(settings.probes)
     try:
-        waiting = list(settings.probes)
-        for line in child.stdout:
-            message = decode(line)
-            match message:
-                case Checked(probe, fine, said):
+        for line in _lines(child):
+            match decode(line):
+                case Checked(probe, fine, said) if probe in waiting:
                     waiting.remove(probe)
                     yield fine, f"{probe}: {said}"
                 case Absent(reason):
@@ -100,15 +101,27 @@ def check(settings: EbpfSettings, context: Context) -> Iterator[Tried]:
                     return
                 case Log(_, text):
                     yield True, text
-                case _:
-                    continue
-        for probe in waiting:
-            yield False, f"{probe}: the child ended before it was tried"
+                case message:
+                    raise ValueError(f"not to be said in a check: {message!r:.100}")
+    except ValueError as error:
+        yield False, f"the child said something else than a message: {error}"
     finally:
         try:
             child.stop(clock.monotonic() + 2.0)
         except subprocess.TimeoutExpired:
             context.log.warning("the checking child does not end")
+    for probe in waiting:
+        yield False, f"{probe}: the child ended, or said nothing any more, before it was tried"
+
+
+def _lines(child: Child) -> Iterator[bytes]:
+    """What it says until it ends, or says nothing for too long."""
+    rest = b""
+    poll = select.poll()
+    poll.register(child.stdout, select.POLLIN)
+    while len(rest) <= LONGEST and poll.poll(_CHECK_SECONDS * 1000) and (data := child.stdout.read(1 << 16)):
+        *lines, rest = (rest + data).split(b"\n")
+        yield from lines
 
 
 def _resident(pid: int | None) -> int | None:

@@ -1,5 +1,6 @@
 """What is left in the kernel of the collector when it is over, however that came: nothing."""
 
+import contextlib
 import os
 import re
 import signal
@@ -22,10 +23,12 @@ def held(pid: int) -> int:
     """How many descriptors of programs, tables and places a process has; -1 without the process."""
     found = 0
     try:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            found += bool(HELD.match(os.readlink(link)))  # noqa: PTH115 - it leads to no path
+        links = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - names are all that is wanted
     except FileNotFoundError:
         return -1
+    for link in links:
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found += bool(HELD.match(os.readlink(f"/proc/{pid}/fd/{link}")))  # noqa: PTH115 - it leads to no path
     return found
 
 
