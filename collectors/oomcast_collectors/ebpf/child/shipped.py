@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from oomcast_collectors.ebpf.child import crashes, cuda_streams, major_faults, oom_kills
+from oomcast_collectors.ebpf.child import allocations, crashes, cuda_streams, major_faults, oom_kills
+from oomcast_collectors.ebpf.child.allocations import AllocationsPart
 from oomcast_collectors.ebpf.child.crashes import CrashesPart
 from oomcast_collectors.ebpf.child.cuda_streams import CudaStreamsPart
 from oomcast_collectors.ebpf.child.major_faults import MajorFaultsPart
@@ -28,6 +29,7 @@ class Shipped:
 
 SHIPPED: Mapping[str, Shipped] = MappingProxyType(
     {
+        "allocations": Shipped(AllocationsPart, allocations.adapt),
         "cuda_streams": Shipped(CudaStreamsPart, cuda_streams.adapt),
         "crashes": Shipped(CrashesPart, crashes.adapt),
         "major_faults": Shipped(MajorFaultsPart, major_faults.adapt),
