@@ -172,3 +172,60 @@ def test_a_crash_reporter_does_not_hide_the_crash(crashed: Crashed) -> None:
     fields = crashed.event("reporter").fields
     assert fields["code"] == 1
     assert sum(crashed.of(str(fields["process"])).values()) == 1
+
+
+LOADER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(15, b"loader")  # PR_SET_NAME
+print('{"pid": %d}' % os.getpid(), flush=True)
+input()
+library = ctypes.CDLL(sys.argv[1])
+print('{"phase": "loaded"}', flush=True)
+input()
+library.libcrash_parse(None)
+"""
+
+
+def test_a_library_that_was_loaded_later() -> None:
+    with (
+        Target(sys.executable, "-c", LOADER, build("libcrash.so")) as target,
+        Live(["crashes"], {"engines": False, "processes": ["loader"]}) as live,
+    ):
+        live.targets(1)
+        target.step()
+        # A process that came lately is looked at each second.
+        live.settle()
+        live.settle()
+        target.go()
+        assert target.wait() == -signal.SIGSEGV
+        live.until(lambda: bool(live.events))
+        (event,) = live.events
+    assert event.fields["module"] == "libcrash.so"
+    assert functions(event)[:2] == ["libcrash_read", "libcrash_parse"]
+
+
+STORM = """
+import ctypes, os, signal
+libc = ctypes.CDLL(None)
+libc.signal(11, ctypes.cast(libc.abs, ctypes.c_void_p))
+print('{"pid": %d}' % os.getpid(), flush=True)
+input()
+for _ in range(20000): libc["raise"](11)
+print('{"phase": "survived"}', flush=True)
+input()
+"""
+
+
+def test_a_storm_of_handled_signals_is_counted_and_not_told() -> None:
+    with Target(sys.executable, "-c", STORM) as target, Live(["crashes"], {"engines": False}) as live:
+        live.settle()
+        target.step()
+        live.settle()
+        counts = [value for (name, _), value in live.rows.items() if name == metrics.HANDLED_SIGNALS.name]
+        assert max(counts) == 20_000
+        assert live.value(metrics.PROBE_LOST.name, "crashes", "faults") == 0
+        assert live.events == []
+        # It may be gone by the next report, and then it keeps its name.
+        target.stop()
+        live.settle()
+        assert max(value for (name, _), value in live.rows.items() if name == metrics.HANDLED_SIGNALS.name) == 20_000
