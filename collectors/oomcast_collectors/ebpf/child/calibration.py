@@ -1,13 +1,12 @@
 """What one probed call costs the process that makes it, on this machine, measured with the real program."""
 
-import contextlib
 import logging
 import os
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -20,8 +19,8 @@ from oomcast_collectors.ebpf.description import Uprobe
 
 _CALLER = Path(__file__).with_name("caller.py")
 _PATIENCE = 2.0
-_CALLS = 200
-_ROUNDS = 15
+_CALLS = 100
+_ROUNDS = 20
 """Short ones, so that one in which nothing else came between is among them."""
 
 _FUNCTIONS = {"malloc": "free", "mmap": "munmap"}
@@ -73,17 +72,24 @@ def measure(
 
 def _measure(program: Program, points: Points, caller: "_Caller", allocate: str) -> CallCost:
     plain = caller.best()
-    with _attached(program, caller.pid, _find(program, points, caller.pid, allocate)):
-        free = _find(program, points, caller.pid, _FUNCTIONS[allocate])
-        with _attached(program, caller.pid, free):
-            probed = caller.best()
-        step = 0.0
-        if free.point.shift:
-            with _attached(program, caller.pid, free, shifted=False):
-                step = caller.best().free - probed.free
-        elif not free.point.stepped:
-            step = ASSUMED.step
-    cost = CallCost(probed.allocate - plain.allocate, probed.free - plain.free, max(step, 0.0))
+    allocating = _find(program, points, caller.pid, allocate)
+    freeing = _find(program, points, caller.pid, _FUNCTIONS[allocate])
+    attached = _attach(program, caller.pid, allocating)
+    try:
+        stepped = None
+        if freeing.point.shift:
+            first = _attach(program, caller.pid, freeing, shifted=False)
+            stepped = caller.best()
+            program.detach(first)
+        attached += _attach(program, caller.pid, freeing)
+        probed = caller.best()
+    finally:
+        program.detach(attached)
+    if stepped is not None:
+        step = max(stepped.free - probed.free, 0.0)
+    else:
+        step = 0.0 if freeing.point.stepped else ASSUMED.step
+    cost = CallCost(probed.allocate - plain.allocate, probed.free - plain.free, step)
     if min(cost.allocate, cost.free) <= 0:
         raise NotMeasured("a probed call took no longer than another")
     return cost
@@ -100,15 +106,10 @@ def _find(program: Program, points: Points, pid: int, symbol: str) -> _Place:
     raise NotMeasured(f"there is no {symbol} to probe")
 
 
-@contextlib.contextmanager
-def _attached(program: Program, pid: int, place: _Place, *, shifted: bool = True) -> Iterator[None]:
+def _attach(program: Program, pid: int, place: _Place, *, shifted: bool = True) -> list[int]:
     """shifted: at the instruction that the description's probes are put at, and not at the first."""
     shift = place.point.shift if shifted else 0
-    descriptors = program.attach(pid, place.path, place.point.offset, shift, place.probe)
-    try:
-        yield
-    finally:
-        program.detach(descriptors)
+    return program.attach(pid, place.path, place.point.offset, shift, place.probe)
 
 
 class _Caller:
