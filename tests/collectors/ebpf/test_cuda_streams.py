@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collectors.ebpf.live import Live
+from collectors.ebpf.live import COMMAND, Live
 from ebpf_lab.lab import Target, build
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
@@ -111,10 +111,13 @@ def test_the_same_code_in_two_processes_is_told_once_and_counted_twice() -> None
 
 
 def test_a_process_that_is_met_in_the_middle_of_its_life() -> None:
+    # A child that may have fewer descriptors than there are functions, unless it asks for more.
+    command = ("prlimit", "--nofile=64:4096", *COMMAND)
     with Target(build("cuda")) as target:
         run(target, "contexts")
-        with Live(["cuda_streams"], TARGETS) as live:
+        with Live(["cuda_streams"], TARGETS, command=command) as live:
             ready(live)
+            assert live.value(metrics.PROBE_FAILURES.name, "cuda_streams") == 0
             said = run(target, "columns")
             live.settle()
             # Whether a stream waits for the default stream was said when it was made.
@@ -129,7 +132,7 @@ def test_calls_that_are_lost_invent_no_conflict(tmp_path: Path, stopped_until: s
     (tmp_path / "cuda_streams.c").write_text((SHIPPED / "cuda_streams.c").read_text())
     description = (SHIPPED / "cuda_streams.yaml").read_text()
     assert "EVENT_PAGES: 256" in description
-    (tmp_path / "cuda_streams.yaml").write_text(description.replace("EVENT_PAGES: 256", "EVENT_PAGES: 1"))
+    (tmp_path / "cuda_streams.yaml").write_text(description.replace("EVENT_PAGES: 256", "EVENT_PAGES: 4"))
     with (
         Target(build("cuda")) as target,
         Live(["cuda_streams"], TARGETS, {"folder": str(tmp_path)}) as live,
@@ -141,6 +144,7 @@ def test_calls_that_are_lost_invent_no_conflict(tmp_path: Path, stopped_until: s
             said = run(target, stopped_until)
         finally:
             os.kill(live.pid, signal.SIGCONT)
+        live.settle()
         said |= run(target)
         live.settle()
         assert lost(live)["calls"] > 0

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import resource
 import signal
 import sys
 
@@ -15,6 +16,9 @@ from oomcast_collectors.ebpf.wire import LONGEST, Absent, decode_order
 
 def main() -> int:
     die_with_parent()
+    # Each uprobe of each target is a descriptor.
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # Whatever else is printed by libraries must not get between the messages.
     out = os.dup(1)
     os.dup2(2, 1)
