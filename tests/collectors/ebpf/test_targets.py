@@ -172,3 +172,18 @@ def test_containers(tmp_path: Path) -> None:
     machine.process(9, b"python", cgroup="garbage")
     assert [pid for _, pid in machine.scan()] == [7]
     assert next(iter(machine.targets)).cgroup == f"/system.slice/docker-{ident}.scope"
+
+
+def test_forks_make_room_for_whoever_is_named(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, Settings.model_validate({"processes": ["server"], "most": 3}))
+    machine.process(7, b"server")
+    machine.scan()
+    for pid, start in ((20, 200), (21, 300), (22, 400)):
+        machine.process(pid, b"worker", start=start, parent=7)
+        machine.targets.forked(7, pid)
+    assert machine.said() == [("+server", 20), ("+server", 21)]
+    machine.process(9, b"server", start=500)
+    assert machine.scan() == [("-server", 21), ("+server", 9)]
+    machine.process(10, b"server", start=600)
+    machine.process(11, b"server", start=700)
+    assert machine.scan() == [("-server", 20), ("+server", 10)]

@@ -83,10 +83,12 @@ class Attacher:
         attached = self._attached.pop(pid, None)
         if attached is None:
             return
+        # Taking probes out takes a tenth of a second, for which nobody need wait once the process is gone.
+        there = self._is_there(pid)
         for program in self._programs:
             for name, group in list(attached.descriptors):
                 if name == program.name:
-                    self._detach(attached, program, group)
+                    self._detach(attached, program, group, wait=there)
 
     def refresh(self, now: float) -> None:
         """Looks for libraries that targets have loaded since, the longest due first; for ten calls a second."""
@@ -154,8 +156,8 @@ class Attacher:
                 text = f"the probe {program.name} is not attached to process {pid}: {error}"
                 self._log.report((program.name, pid), str(error), logging.WARNING, text)
 
-    def _detach(self, attached: _Attached, program: Program, group: str) -> None:
-        program.detach(attached.descriptors.pop((program.name, group), []))
+    def _detach(self, attached: _Attached, program: Program, group: str, *, wait: bool = True) -> None:
+        program.detach(attached.descriptors.pop((program.name, group), []), wait=wait)
         attached.stepped.pop((program.name, group), None)
         entries = {p.entry or p.leave for p in program.description.uprobes if p.group == group}
         attached.places = {p for p in attached.places if p[0] != program.name or p[1] not in entries}

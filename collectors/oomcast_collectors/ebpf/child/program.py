@@ -83,10 +83,11 @@ class Program:
             raise
         return attached
 
-    def detach(self, descriptors: list[int]) -> None:
+    def detach(self, descriptors: list[int], *, wait: bool = True) -> None:
+        """wait: until they are out; else they go behind the caller's back."""
         held = self._uprobes.intersection(descriptors)
         self._uprobes -= held
-        self._places.detach(list(held))
+        self._places.detach(list(held), wait=wait)
         descriptors.clear()
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import fnmatch
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from oomcast.clock import Clock
 from oomcast.contract import Roots
@@ -68,9 +68,10 @@ class Targets:
             # A follower stays as long as it lives: its name may be anything.
             if gone or (process.pid not in wanted and not process.parent):
                 self.gone(process.pid)
-        if len(self._processes) < self._settings.most:
-            for pid in sorted(wanted.keys() - self._processes.keys(), key=self._began):
-                self._add(pid, wanted[pid], 0)
+        for pid in sorted(wanted.keys() - self._processes.keys(), key=self._began):
+            if len(self._processes) >= self._settings.most and not self._make_room(wanted):
+                break
+            self._add(pid, wanted[pid], 0)
 
     def forked(self, parent: int, pid: int) -> None:
         """A target forked `pid`."""
@@ -79,7 +80,7 @@ class Targets:
             self._add(pid, by.name, parent)
 
     def executed(self, pid: int) -> None:
-        """A target executes another program; whether it still is one, the next scan knows."""
+        """A target executes another program; it stays one, as what it forked does."""
         process = self._processes.get(pid)
         if process is not None:
             self.gone(pid)
@@ -109,6 +110,13 @@ class Targets:
         process = Process(pid, stat.start_time, self.label(name or stat.comm), stat.comm, cgroup, parent)
         self._processes[pid] = process
         self._changed(process, True)
+
+    def _make_room(self, wanted: Collection[int]) -> bool:
+        """Lets the youngest go that is followed for its parent only: a storm of forks must not keep an engine out."""
+        followers = [p for p in self._processes.values() if p.parent and p.pid not in wanted]
+        if followers:
+            self.gone(max(followers, key=lambda process: process.start).pid)
+        return bool(followers)
 
     def label(self, name: str) -> str:
         """The name, or `other` once there are too many; whoever is called something chooses a series."""

@@ -83,13 +83,15 @@ class Uprobes:
         except OSError as error:
             raise EbpfError(error.strerror) from error
 
-    def detach(self, descriptors: Sequence[int]) -> None:
-        """Waits until they are out, but not for long. All at once, as the kernel has each wait for its CPUs."""
-        shares = [descriptors[first::_THREADS] for first in range(min(_THREADS, len(descriptors)))]
+    def detach(self, descriptors: Sequence[int], *, wait: bool = True) -> None:
+        """Waits until they are out, but not for long. All at once, as the kernel has each wait for its CPUs; without
+        haste one after another, in one thread."""
+        most = _THREADS if wait else 1
+        shares = [descriptors[first::most] for first in range(min(most, len(descriptors)))]
         threads = [threading.Thread(target=_close, args=(s,), name="ebpf-detach", daemon=True) for s in shares]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + (_PATIENCE if wait else 0.0)
         for thread in threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
