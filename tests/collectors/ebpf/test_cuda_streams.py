@@ -16,8 +16,18 @@ from requires import needs
 
 pytestmark = needs("ebpf", "cc")
 
-TARGETS = {"processes": ["cuda"]}
+NAME = f"cuda{os.getpid()}"
+"""Of the program, so that nobody else's is followed."""
+
+TARGETS = {"processes": [NAME]}
 Phases = dict[str, dict[str, Any]]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    link = tmp_path / NAME
+    link.symlink_to(build("cuda"))
+    return link
 
 
 def run(target: Target, until: str = "closed") -> Phases:
@@ -58,23 +68,23 @@ def _pairs(live: Live) -> list[tuple[str, tuple[str, str]]]:
     ]
 
 
-def test_each_case_has_its_verdict() -> None:
-    with Target(build("cuda")) as target, Live(["cuda_streams"], TARGETS) as live:
+def test_each_case_has_its_verdict(program: Path) -> None:
+    with Target(program) as target, Live(["cuda_streams"], TARGETS) as live:
         ready(live)
-        assert live.value(metrics.CONFLICTS.name, "cuda") == 0
-        assert live.value(metrics.CONTEXTS.name, "cuda") is None
-        assert live.value(metrics.STREAMS.name, "cuda") is None
+        assert live.value(metrics.CONFLICTS.name, NAME) == 0
+        assert live.value(metrics.CONTEXTS.name, NAME) is None
+        assert live.value(metrics.STREAMS.name, NAME) is None
         opened = run(target, "contexts")["contexts"]
-        live.until(lambda: live.value(metrics.CONTEXTS.name, "cuda") == 1)
-        assert live.value(metrics.STREAMS.name, "cuda") == opened["streams_live"]
+        live.until(lambda: live.value(metrics.CONTEXTS.name, NAME) == 1)
+        assert live.value(metrics.STREAMS.name, NAME) == opened["streams_live"]
         said = run(target)
         live.settle()
         races = {name for name, one in said.items() if one.get("conflicts")}
         events = told(live, said)
         assert set(events) == races
-        assert live.value(metrics.CONFLICTS.name, "cuda") == len(races)
-        assert live.value(metrics.CONTEXTS.name, "cuda") == 0
-        assert live.value(metrics.STREAMS.name, "cuda") == 0
+        assert live.value(metrics.CONFLICTS.name, NAME) == len(races)
+        assert live.value(metrics.CONTEXTS.name, NAME) == 0
+        assert live.value(metrics.STREAMS.name, NAME) == 0
         assert lost(live) == {"calls": 0, "in_flight": 0, "writes": 0}
         assert not live.logs
         _accused(events, target.pid)
@@ -84,7 +94,7 @@ def _accused(events: dict[str, Event], pid: int) -> None:
     functions = {"first": "cuMemcpyHtoDAsync_v2", "second": "cuMemcpyDtoDAsync_v2"}
     for name, event in events.items():
         fields = event.fields
-        assert (event.kind, fields["process"], fields["pid"]) == ("cuda_stream_conflict", "cuda", pid)
+        assert (event.kind, fields["process"], fields["pid"]) == ("cuda_stream_conflict", NAME, pid)
         for which in ("first", "second"):
             assert f"; case_{name}+" in f"; {fields[f'{which}_stack']}", event
         assert fields["first_stream"] != fields["second_stream"]
@@ -99,21 +109,21 @@ def _accused(events: dict[str, Event], pid: int) -> None:
     assert events["default_stream_per_thread"].fields["first_stream"] == f"default stream of thread {pid}"
 
 
-def test_the_same_code_in_two_processes_is_told_once_and_counted_twice() -> None:
-    with Target(build("cuda")) as one, Target(build("cuda")) as other, Live(["cuda_streams"], TARGETS) as live:
+def test_the_same_code_in_two_processes_is_told_once_and_counted_twice(program: Path) -> None:
+    with Target(program) as one, Target(program) as other, Live(["cuda_streams"], TARGETS) as live:
         ready(live, 2)
         said = run(one)
         run(other)
         live.settle()
         events = told(live, said)
         assert {event.fields["pid"] for event in events.values()} == {one.pid}
-        assert live.value(metrics.CONFLICTS.name, "cuda") == 2 * len(events) > 0
+        assert live.value(metrics.CONFLICTS.name, NAME) == 2 * len(events) > 0
 
 
-def test_a_process_that_is_met_in_the_middle_of_its_life() -> None:
+def test_a_process_that_is_met_in_the_middle_of_its_life(program: Path) -> None:
     # A child that may have fewer descriptors than there are functions, unless it asks for more.
     command = ("prlimit", "--nofile=64:4096", *COMMAND)
-    with Target(build("cuda")) as target:
+    with Target(program) as target:
         run(target, "contexts")
         with Live(["cuda_streams"], TARGETS, command=command) as live:
             ready(live)
@@ -123,18 +133,18 @@ def test_a_process_that_is_met_in_the_middle_of_its_life() -> None:
             # Whether a stream waits for the default stream was said when it was made.
             expected = {name for name, one in said.items() if one.get("conflicts")} - {"default_stream_non_blocking"}
             assert set(told(live, said)) == expected
-            assert live.value(metrics.CONTEXTS.name, "cuda") is None
-            assert live.value(metrics.STREAMS.name, "cuda") is None
+            assert live.value(metrics.CONTEXTS.name, NAME) is None
+            assert live.value(metrics.STREAMS.name, NAME) is None
 
 
 @pytest.mark.parametrize("stopped_until", ["event", "columns"])
-def test_calls_that_are_lost_invent_no_conflict(tmp_path: Path, stopped_until: str) -> None:
+def test_calls_that_are_lost_invent_no_conflict(program: Path, tmp_path: Path, stopped_until: str) -> None:
     (tmp_path / "cuda_streams.c").write_text((SHIPPED / "cuda_streams.c").read_text())
     description = (SHIPPED / "cuda_streams.yaml").read_text()
     assert "EVENT_PAGES: 256" in description
     (tmp_path / "cuda_streams.yaml").write_text(description.replace("EVENT_PAGES: 256", "EVENT_PAGES: 4"))
     with (
-        Target(build("cuda")) as target,
+        Target(program) as target,
         Live(["cuda_streams"], TARGETS, {"folder": str(tmp_path)}) as live,
     ):
         ready(live)
