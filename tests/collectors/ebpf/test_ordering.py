@@ -3,12 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from oomcast_collectors.ebpf.child.ordering import LEGACY, PER_THREAD, Ordering
 from oomcast_collectors.ebpf.child.pending import Stream, Write
-from oomcast_collectors.ebpf.child.ranges import Ranges, Span
 
 A, B, C, FREE = 11, 12, 13, 14
 """Streams; FREE is a non-blocking one."""
@@ -257,16 +254,3 @@ def test_streams_are_bounded_and_none_is_in_conflict_with_itself(destroyed: bool
             order.destroyed(stream)
     assert order.dropped > 0
     assert len(order.write(A, 0, 10, "last")) < 2 * 16
-
-
-@given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200))), st.integers(0, 300), st.integers(1, 200))
-def test_ranges_find_what_overlaps(pairs: list[tuple[int, int]], start: int, length: int) -> None:
-    spans = [Span(at, at + size, number) for number, (at, size) in enumerate(pairs)]
-    ranges = Ranges()
-    for span in spans:
-        ranges.add(span)
-    for span in spans[::3]:
-        ranges.remove(span)
-    left = [span for at, span in enumerate(spans) if at % 3]
-    expected = [span for span in left if span.start < start + length and start < span.end]
-    assert sorted(ranges.overlapping(start, start + length)) == sorted(expected)

@@ -140,6 +140,5 @@ def test_conflicts_are_those_without_a_path(program: list[Step]) -> None:
                 order.launch(("graph", step.event), stream)
             case _ if step.stream:
                 order.created(stream, blocking=step.does == "recreate")
-        assert sorted(str(write.site) for write in found) == sorted(str(nodes[node]) for node in reference.run(step)), (
-            at
-        )
+        expected = sorted(str(nodes[node]) for node in reference.run(step))
+        assert sorted(str(write.site) for write in found) == expected, at
