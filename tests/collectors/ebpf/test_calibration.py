@@ -25,8 +25,12 @@ _NO_CALLER = (
 )
 
 
-def _live(allocations: Mapping[str, Any], command: tuple[str, ...] = COMMAND) -> Live:
-    return Live(["allocations"], {"processes": ["bench"]}, {"allocations": allocations}, command=command)
+def _live(allocations: Mapping[str, Any], command: tuple[str, ...] = COMMAND, target: str = "bench") -> Live:
+    return Live(["allocations"], {"processes": [target]}, {"allocations": allocations}, command=command)
+
+
+def _pair(allocate: str, free: str, size: int) -> Mapping[str, Any]:
+    return {"kind": "own", "library": "libc.so*", "allocate": allocate, "free": free, "size": size}
 
 
 def _cost(live: Live, name: str, kind: str = "libc") -> float | None:
@@ -38,22 +42,44 @@ def _quickest(target: Target, steps: int = 10) -> float:
     return min(float(target.step()["ns_per_pair"]) for _ in range(steps))
 
 
-def test_what_it_says_is_what_a_program_pays() -> None:
+@pytest.mark.parametrize(
+    ("kind", "allocations"),
+    [("libc", {"libc": "full", "budget": 100}), ("own", {"pairs": [_pair("malloc", "free", 1)]})],
+    ids=["libc", "a pair"],
+)
+def test_what_it_says_is_what_a_program_pays(kind: str, allocations: Mapping[str, Any]) -> None:
     with Target(build("bench"), str(_PAIRS)) as target:
         plain = _quickest(target)
-        with _live({"libc": "full", "budget": 100}) as live:
+        with _live(allocations) as live:
             live.targets(1)
             live.settle()
             paid = (_quickest(target) - plain) * 1e-9
             live.settle()
-            calls = live.value("oomcast_alloc_calls_total", "bench", "libc")
-            per_call, seconds = _cost(live, "per_call_seconds"), _cost(live, "seconds_total")
+            calls = live.value("oomcast_alloc_calls_total", "bench", kind)
+            per_call, seconds = _cost(live, "per_call_seconds", kind), _cost(live, "seconds_total", kind)
             assert calls is not None
             assert per_call is not None
             # Machines are shared: it is the order of magnitude that must be right in each single run.
             assert paid / 2.5 < 2 * per_call < paid * 2.5
             assert seconds == pytest.approx(calls * 2 * per_call, rel=0.02)
-            assert (_cost(live, "ratio") or 0) > 0
+            assert (_cost(live, "ratio", kind) or 0) > 0
+
+
+def test_functions_that_cannot_be_probed_cheaply_are_told_to_cost_more() -> None:
+    # Both begin with an instruction that the kernel does not emulate.
+    with (
+        Target(build("flows")) as target,
+        _live({"pairs": [_pair("mmap", "munmap", 2)]}, target="flows") as live,
+    ):
+        live.targets(1)
+        live.settle()
+        target.step()
+        live.settle()
+        calls = live.value("oomcast_alloc_calls_total", "flows", "own") or 0
+        frees = live.value("oomcast_alloc_frees_total", "flows", "own") or 0
+        assert calls + frees > 0
+        plain = (_cost(live, "per_call_seconds", "own") or 0) * (calls + frees)
+        assert (_cost(live, "seconds_total", "own") or 0) > 1.2 * plain > 0
 
 
 def test_what_is_always_followed_has_a_cost_too() -> None:

@@ -184,7 +184,7 @@ class AllocationsPart:
         followed.outstanding[kind].count(counts)
         if any(new[: len(_TOTALS)]):
             name = self._kinds[kind]
-            self._cost.add(name, new)
+            self._cost.add(name, new, followed.process.pid)
             self._total(followed, name, new[: len(_TOTALS)])
 
     def _total(self, followed: _Followed, kind: str, new: tuple[int, ...]) -> None:

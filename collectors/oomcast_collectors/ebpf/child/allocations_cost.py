@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable, Iterator
 
-from oomcast_collectors.ebpf.child.allocations_pairs import FLOW, Plan
+from oomcast_collectors.ebpf.child.allocations_pairs import FLOW, MEASURED, Plan
 from oomcast_collectors.ebpf.child.allocations_tables import Counts
 from oomcast_collectors.ebpf.child.allocators import LIBC
 from oomcast_collectors.ebpf.child.calibration import measure
-from oomcast_collectors.ebpf.child.cost import Meter
+from oomcast_collectors.ebpf.child.cost import CallCost, Meter
 from oomcast_collectors.ebpf.child.duty import duty
 from oomcast_collectors.ebpf.child.part import Tools
 from oomcast_collectors.ebpf.child.program import Program
@@ -29,10 +29,15 @@ class AllocationsCost:
         settings = tools.settings.allocations
         self._program = program
         self._attacher = tools.attacher
-        flow = measure(program, tools.bcc, tools.log, enrol, dismiss, "mmap")
-        # Other allocators' functions are followed as libc's are; where those are not, what mmap costs is more.
-        heap = measure(program, tools.bcc, tools.log, enrol, dismiss, "malloc") if settings.libc != "off" else flow
-        costs = {kind: flow if group == FLOW else heap for kind, group in plan.groups.items()}
+        self._groups = plan.groups
+
+        def measured(group: str) -> CallCost | None:
+            return measure(program, tools.bcc, tools.log, enrol, dismiss, group, "mmap" if group == FLOW else "malloc")
+
+        # All allocators that are not libc's are followed in one way.
+        there = {probe.group for probe in program.description.uprobes}
+        by_group = {group: measured(group) for group in (FLOW, LIBC, MEASURED) if group in there}
+        costs = {kind: by_group.get(group, by_group.get(MEASURED)) for kind, group in plan.groups.items()}
         self._meter = Meter(program.name, costs, tools.clock.monotonic())
         self._duty = duty(settings, self._meter, tools.clock, tools.log, tools.tell)
 
@@ -41,9 +46,13 @@ class AllocationsCost:
         """Of the time, in which libc is followed."""
         return self._duty.share if self._duty is not None else 0.0
 
-    def add(self, kind: str, new: Counts) -> None:
-        """What was counted since the last time."""
-        self._meter.add(kind, new.calls + new.failures, new.frees + new.unknown)
+    def add(self, kind: str, new: Counts, pid: int) -> None:
+        """What was counted of a process since the last time."""
+        calls, frees = new.calls + new.failures, new.frees + new.unknown
+        group = self._groups[kind]
+        # Of libc's functions those that are called most are not among them, and what mmap costs was measured with it.
+        share = 0.0 if group in (LIBC, FLOW) else self._attacher.stepped(self._program, group, pid)
+        self._meter.add(kind, calls, frees, round(share * (calls + frees)))
 
     def switch(self, now: float) -> bool:
         """Has libc followed, or not, as its share and the budget want it; whether that is another way now."""

@@ -3,13 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oomcast_collectors.ebpf.child.allocators import LIBC, SHIPPED, Allocator, Gives, Takes
+from oomcast_collectors.ebpf.child.allocators import LIBC, LIBRARY, SHIPPED, Allocator, Gives, Takes
 from oomcast_collectors.ebpf.description import Uprobe
 from oomcast_collectors.ebpf.settings import Allocations, Pair
 
 BRK, MMAP = "brk", "mmap"
 FLOW = "flow"
 """The group of their uprobes; that of an allocator is called as it is."""
+MEASURED = "measured"
+"""A group that is attached to no target: what a call of a pair's functions costs is measured with it."""
+
+_MEASURED = Allocator(MEASURED, LIBRARY, [Gives(["malloc"], MMAP), Takes(["free"], MMAP)])
 
 _GIVES = """
 int {name}(struct pt_regs *ctx) {{ return begin(ctx, {space}, {size}, {old}, {place}, {factor}, {inner}); }}
@@ -46,6 +50,10 @@ def plan(settings: Allocations) -> Plan:
             name = f"on_{allocator.name}_{len(text)}"
             text.append(_text(function, name, space, kind, keeps))
             uprobes += [_uprobe(function, name, allocator, symbol) for symbol in function.symbols]
+    for function in _MEASURED.functions if settings.pairs else ():
+        name = f"on_{MEASURED}_{len(text)}"
+        text.append(_text(function, name, len(spaces), numbers[function.kind], keeps=True))
+        uprobes += [_uprobe(function, name, _MEASURED, symbol) for symbol in function.symbols]
     return Plan(numbers, groups, spaces, "".join(text), uprobes)
 
 

@@ -44,7 +44,7 @@ class Allocator:
     functions: Sequence[Gives | Takes]
 
 
-_LIBRARY = "libc.so*|libc-*.so|ld-musl-*"
+LIBRARY = "libc.so*|libc-*.so|ld-musl-*"
 
 
 def _heap(name: str, prefixes: Sequence[str] = ("",)) -> Sequence[Gives | Takes]:
@@ -131,7 +131,7 @@ _LINKED_IN = ("je_", "_rjem_")
 SHIPPED: Mapping[str, Sequence[Allocator]] = MappingProxyType(
     {
         LIBC: [
-            Allocator(LIBC, _LIBRARY, [*_heap(LIBC), Gives(["reallocarray"], LIBC, size=2, count=3, only_fails=True)])
+            Allocator(LIBC, LIBRARY, [*_heap(LIBC), Gives(["reallocarray"], LIBC, size=2, count=3, only_fails=True)])
         ],
         "jemalloc": [
             Allocator(

@@ -102,10 +102,14 @@ class Attacher:
         attached = self._attached.get(pid)
         return len(attached.descriptors.get((program.name, group), ())) if attached else 0
 
-    def stepped(self, program: Program, group: str, pid: int) -> int:
-        """How many of them the kernel has to execute out of line, see Point."""
+    def stepped(self, program: Program, group: str, pid: int) -> float:
+        """The share of its functions there at which the kernel has to execute an instruction out of line, see Point."""
         attached = self._attached.get(pid)
-        return attached.stepped.get((program.name, group), 0) if attached else 0
+        stepped = attached.stepped.get((program.name, group), 0) if attached else 0
+        if attached is None or not stepped:
+            return 0.0
+        entries = _entries(program, group)
+        return stepped / sum(place[0] == program.name and place[1] in entries for place in attached.places)
 
     def failures(self, name: str) -> int:
         """How often this program could not be attached to a process that went on."""
@@ -159,7 +163,7 @@ class Attacher:
     def _detach(self, attached: _Attached, program: Program, group: str, *, wait: bool = True) -> None:
         program.detach(attached.descriptors.pop((program.name, group), []), wait=wait)
         attached.stepped.pop((program.name, group), None)
-        entries = {p.entry or p.leave for p in program.description.uprobes if p.group == group}
+        entries = _entries(program, group)
         attached.places = {p for p in attached.places if p[0] != program.name or p[1] not in entries}
 
     def _is_there(self, pid: int) -> bool:
@@ -168,3 +172,8 @@ class Attacher:
         except OSError:
             return False
         return True
+
+
+def _entries(program: Program, group: str) -> set[str | None]:
+    """The functions of the program that places of a group go by."""
+    return {probe.entry or probe.leave for probe in program.description.uprobes if probe.group == group}

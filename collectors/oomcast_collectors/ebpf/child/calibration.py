@@ -51,18 +51,19 @@ def measure(
     log: logging.Logger,
     enrol: Callable[[int], None],
     dismiss: Callable[[int], None],
+    group: str,
     allocate: str = "malloc",
 ) -> CallCost | None:
     """Takes a quarter of a second, two at most. None, with a line in the log, where it cannot be measured.
 
-    enrol, dismiss: have the program follow a process, and forget it and what it did. allocate: malloc or mmap, whose
-    probes the program's description has to have; they are measured with their counterparts.
+    enrol, dismiss: have the program follow a process, and forget it and what it did. group: of uprobes, with one for
+    `allocate`, malloc or mmap, and one for what undoes that.
     """
     try:
         with _Caller(allocate) as caller:
             enrol(caller.pid)
             try:
-                return _measure(program, Points(bcc), caller, allocate)
+                return _measure(program, Points(bcc), caller, group, allocate)
             finally:
                 dismiss(caller.pid)
     except (EbpfError, NotMeasured, OSError, ValueError) as error:
@@ -70,10 +71,10 @@ def measure(
         return None
 
 
-def _measure(program: Program, points: Points, caller: "_Caller", allocate: str) -> CallCost:
+def _measure(program: Program, points: Points, caller: "_Caller", group: str, allocate: str) -> CallCost:
     plain = caller.best()
-    allocating = _find(program, points, caller.pid, allocate)
-    freeing = _find(program, points, caller.pid, _FUNCTIONS[allocate])
+    allocating = _find(program, points, caller.pid, group, allocate)
+    freeing = _find(program, points, caller.pid, group, _FUNCTIONS[allocate])
     attached = _attach(program, caller.pid, allocating)
     try:
         stepped = None
@@ -95,11 +96,11 @@ def _measure(program: Program, points: Points, caller: "_Caller", allocate: str)
     return cost
 
 
-def _find(program: Program, points: Points, pid: int, symbol: str) -> _Place:
+def _find(program: Program, points: Points, pid: int, group: str, symbol: str) -> _Place:
     """Raises NotMeasured, or OSError when the process is gone."""
     for file in mapped("/proc", pid):
         for probe in program.description.uprobes:
-            if probe.of(file.name, file.program):
+            if probe.group == group and probe.of(file.name, file.program):
                 for point in points.find(file, probe.symbol):
                     if point.symbol == symbol:
                         return _Place(file.path, point, probe)
