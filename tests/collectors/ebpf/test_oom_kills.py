@@ -1,6 +1,7 @@
 """Real kills of the kernel, in a cgroup of the test's own."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collectors.ebpf.live import Live
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.oom_kills import detailed
+from oomcast_collectors.ebpf.description import SHIPPED
 from requires import memory_mount, needs
 
 VICTIMS = metrics.VICTIMS.name
@@ -84,7 +86,7 @@ def test_a_victim_is_told_with_its_cgroup_and_memory(cgroup: Path, followed: boo
     assert event.fields["witness"] == "ebpf"
     assert str(event.fields["comm"]).startswith("python")
     assert "limit_cgroup" not in event.fields
-    if "anon_bytes" in event.fields:  # since Linux 6.8
+    if "anon_bytes" in event.fields:  # the kernel tells them
         assert (
             LIMIT / 2 < int(event.fields["anon_bytes"]) < 2 * LIMIT
         )  # what it took before it came here is not charged
@@ -104,12 +106,19 @@ def test_a_kill_by_others_is_none(cgroup: Path) -> None:
         assert [event for event in live.events if event.fields["pid"] == process.pid] == []
 
 
-@needs("ebpf")
-def test_a_kernel_that_tells_the_pid_alone() -> None:
-    with Live(["oom_kills"], {"engines": False}) as live:
+@needs("ebpf", "cgroup")
+def test_a_kernel_that_tells_the_pid_alone(cgroup: Path, tmp_path: Path) -> None:
+    shutil.copy(SHIPPED / "oom_kills.yaml", tmp_path)
+    program = (SHIPPED / "oom_kills.c").read_text()
+    (tmp_path / "oom_kills.c").write_text(f"#undef DETAILED\n#define DETAILED 0\n{program}")
+    process = greedy(cgroup)
+    targets = {"engines": False, "processes": ["python*"]}
+    with Live(["oom_kills"], targets, {"folder": str(tmp_path)}) as live:
         live.settle()
-        assert live.value(metrics.PROBE_ATTACHED.name, "oom_kills") == 1
-        assert live.value(metrics.PROBE_LOST.name, "oom_kills", "victims") == 0
+        event = killed(live, process)
+    assert event.fields["cgroup"] == f"/{cgroup.name}"
+    assert str(event.fields["comm"]).startswith("python")
+    assert "anon_bytes" not in event.fields
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ struct generated {
     s32 pid;
 };
 
-/* include/trace/events/oom.h; since 6.8 with all of it, sizes in KiB. */
+/* include/trace/events/oom.h; newer kernels have all of it, older ones the pid; sizes are in KiB. */
 struct marked {
     u64 common;
     s32 pid;
