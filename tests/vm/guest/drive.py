@@ -37,6 +37,8 @@ def main() -> None:
 
 def _play(lab: Lab, daemon: Daemon) -> dict[str, object]:
     forecasts = Forecasts(daemon)
+    for probe in ("oom_kills", "crashes"):
+        daemon.says(f'oomcast_ebpf_probe_attached{{probe="{probe}"}} 1.0', START_SECONDS)
     scrapes = {"before": daemon.runs(3, 30)}
     forecasts.during(lambda: _at_once(lab, ALONE))
     _at_once(lab, TOGETHER)

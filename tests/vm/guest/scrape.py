@@ -37,6 +37,14 @@ class Daemon:
             time.sleep(0.2)
         return text
 
+    def says(self, line: str, seconds: float) -> None:
+        """Waits until /metrics has this very line. Raises TimeoutError."""
+        end = time.monotonic() + seconds
+        while f"\n{line}\n" not in self.metrics():
+            if time.monotonic() > end:
+                raise TimeoutError(f"the daemon does not say {line}")
+            time.sleep(0.5)
+
     def _get(self, path: str) -> str:
         with socket.create_connection(("127.0.0.1", self._port), 20) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: vm\r\nConnection: close\r\n\r\n".encode())
