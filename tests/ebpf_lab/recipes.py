@@ -9,6 +9,7 @@ _POINTERS = ("-fno-omit-frame-pointer",)
 _NO_POINTERS = ("-O2", "-fomit-frame-pointer")
 # The CUDA functions begin as a driver's do, with the push that sets a frame up.
 _LIBRARY = ("-O0", "-shared", "-fPIC", "-fvisibility=hidden")
+_PLAIN = ("leak", "ages", "flows", "threads", "reallocs", "forks", "quick", "storm", "faults")
 _BESIDE = "-Wl,-rpath,$ORIGIN"
 
 
@@ -22,7 +23,7 @@ class Recipe:
 
 
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
-    {name: Recipe([f"{name}.c"]) for name in ("leak", "ages", "flows", "threads", "forks", "quick", "storm", "faults")}
+    {name: Recipe([f"{name}.c"]) for name in _PLAIN}
     | {
         "bench": Recipe(["bench.c"], ["-O2"]),
         "static": Recipe(["leak.c"], [*_POINTERS, "-static"]),

@@ -1,17 +1,18 @@
 """The probe allocations: what calls of targets gave and took back, and what is outstanding."""
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.allocations_cost import AllocationsCost
 from oomcast_collectors.ebpf.child.allocations_leaks import Leaks, Site
 from oomcast_collectors.ebpf.child.allocations_outstanding import Outstanding
 from oomcast_collectors.ebpf.child.allocations_pairs import plan
-from oomcast_collectors.ebpf.child.allocations_tables import MAPPINGS, AllocationsTables, Change, Counts
+from oomcast_collectors.ebpf.child.allocations_tables import AllocationsTables, Block, Change, Counts
+from oomcast_collectors.ebpf.child.allocations_totals import AllocationTotals
+from oomcast_collectors.ebpf.child.allocations_upkeep import Upkeep
 from oomcast_collectors.ebpf.child.allocators import LIBC
 from oomcast_collectors.ebpf.child.heap import break_of
 from oomcast_collectors.ebpf.child.part import Process, Tools
@@ -20,35 +21,20 @@ from oomcast_collectors.ebpf.description import SHIPPED, Description
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.wire import Row
 
-_COUNTS, _AGES, _SWEEP = 0.25, 1.0, 5.0
+_COUNTS, _AGES = 0.25, 1.0
 """Seconds between two looks."""
 
-_MOST_DEAD = 50
 _FLOW_LIVE = 1 << 16
-_TOTALS = (
-    *(metrics.ALLOC_CALLS, metrics.ALLOC_BYTES, metrics.ALLOC_FREES, metrics.ALLOC_FREED_BYTES),
-    *(metrics.ALLOC_FAILURES, metrics.ALLOC_UNKNOWN_FREES),
-)
-_OF_BLOCKS = (metrics.ALLOC_FREED_BYTES, metrics.ALLOC_UNKNOWN_FREES)
 
 
 @dataclass(slots=True, eq=False)
 class _Followed:
-    """A target. counts: as they were last read; outstanding: by number of kind."""
+    """A target. counts: as they were last read. Both by number of kind."""
 
     process: Process
-    counts: dict[int, Counts]
-    outstanding: dict[int, Outstanding] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class _Range:
-    """Addresses of which mappings were given back that the program did not take out itself."""
-
     owner: int
-    start: int
-    end: int
-    when: int
+    counts: dict[int, Counts]
+    outstanding: dict[int, Outstanding]
 
 
 class AllocationsPart:
@@ -62,25 +48,22 @@ class AllocationsPart:
         self._kinds = {number: kind for kind, number in self._plan.numbers.items()}
         self._tables = AllocationsTables(program, tools.bcc)
         self._leaks = Leaks(self._tables, tools)
+        self._upkeep = Upkeep(self._tables)
+        self._totals = AllocationTotals()
         self._last_owner = 0
         self._owners: dict[int, int] = {}
         self._followed: dict[int, _Followed] = {}
-        self._dead: set[int] = set()
-        self._ranges: list[_Range] = []
-        self._totals: dict[tuple[str, str], list[float]] = {}
-        self._counts_due = self._ages_due = self._sweep_due = 0.0
-        tools.events.open(program, "ranges", self._note)
+        self._counts_due = self._ages_due = 0.0
+        tools.events.open(program, "ranges", self._upkeep.note)
         self._cost = AllocationsCost(program, tools, self._plan, self._enrol, self._dismiss)
         for group in self._plan.spaces:
             tools.attacher.switch(program, group, on=group != LIBC)
 
     def joined(self, process: Process) -> None:
         self._enrol(process.pid)
-        owner = self._owners[process.pid]
-        self._followed[owner] = _Followed(process, dict.fromkeys(self._kinds, Counts()))
-        now = time.monotonic_ns()
-        for kind in self._kinds:
-            self._followed[owner].outstanding[kind] = Outstanding(Counts(), now)
+        owner, now = self._owners[process.pid], time.monotonic_ns()
+        outstanding = {kind: Outstanding(Counts(), now) for kind in self._kinds}
+        self._followed[owner] = _Followed(process, owner, dict.fromkeys(self._kinds, Counts()), outstanding)
 
     def left(self, process: Process) -> None:
         owner = self._owners.get(process.pid, 0)
@@ -99,29 +82,19 @@ class AllocationsPart:
             self._switch(now)
         if now >= self._ages_due:
             self._ages_due = now + _AGES
-            self._take_ranges()
+            self._upkeep.take_ranges(self._take)
             self._read_ages()
-        if self._dead and (now >= self._sweep_due or len(self._dead) >= _MOST_DEAD):
-            self._sweep_due = now + _SWEEP
-            self._sweep()
+        self._upkeep.sweep(now)
 
     def rows(self) -> Iterator[Row]:
-        self._name_kinds()
-        for labels, totals in self._totals.items():
-            for metric, total in zip(_TOTALS, totals, strict=True):
-                if metric not in _OF_BLOCKS or self._keeps(labels[1]):
-                    yield Row(metric.name, labels, total)
-        now = time.monotonic_ns()
-        for followed, kind, outstanding in self._outstanding():
-            labels = followed.process.name, self._kinds[kind]
-            for age, size, blocks in outstanding.classes(self._settings.ages, now):
-                yield Row(metrics.OUTSTANDING_BYTES.name, (*labels, age), size)
-                yield Row(metrics.OUTSTANDING_BLOCKS.name, (*labels, age), blocks)
-            growth = outstanding.growth()
-            if growth is not None:
-                yield Row(metrics.GROWTH.name, labels, growth)
-        for kind_name, group in self._plan.groups.items():
-            yield Row(metrics.FOLLOWED_SHARE.name, (kind_name,), self._share(group))
+        for followed in self._followed.values():
+            for kind, group in self._plan.groups.items():
+                if self._points(followed, group):
+                    self._totals.know((followed.process.name, kind))
+        yield from self._totals.rows(self._keeps)
+        yield from self._gauges()
+        for kind, group in self._plan.groups.items():
+            yield Row(metrics.FOLLOWED_SHARE.name, (kind,), self._share(group))
         for table, lost in self._tables.losses().items():
             yield Row(metrics.PROBE_LOST.name, (self._program.name, table), lost)
         yield from self._cost.rows(self._tools.clock.monotonic())
@@ -142,17 +115,18 @@ class AllocationsPart:
     def _dismiss(self, pid: int) -> None:
         owner = self._owners.pop(pid)
         self._tables.dismiss(pid, owner, self._kinds)
-        self._dead.add(owner)
-
-    def _note(self, item: Any) -> None:
-        self._ranges.append(_Range(*(getattr(item, name) for name in ("owner", "from", "to", "when"))))
+        self._upkeep.bury(owner)
 
     def _share(self, group: str) -> float:
+        """Of the time in which a group is followed."""
         return self._cost.share if group == LIBC else 1.0
 
     def _keeps(self, kind: str) -> bool:
         """Whether blocks of a kind are followed, and not only counted."""
-        return self._plan.groups.get(kind) != LIBC or self._settings.libc == "full"
+        return self._plan.groups[kind] != LIBC or self._settings.libc == "full"
+
+    def _points(self, followed: _Followed, group: str) -> int:
+        return self._tools.attacher.points(self._program, group, followed.process.pid)
 
     def _outstanding(self) -> Iterator[tuple[_Followed, int, Outstanding]]:
         """Of all that is followed all of the time, where a function of the kind was found."""
@@ -163,14 +137,22 @@ class AllocationsPart:
                 if self._keeps(name) and self._share(group) == 1 and self._points(followed, group):
                     yield followed, kind, outstanding
 
-    def _points(self, followed: _Followed, group: str) -> int:
-        return self._tools.attacher.points(self._program, group, followed.process.pid)
-
-    def _name_kinds(self) -> None:
-        for followed in self._followed.values():
-            for kind, group in self._plan.groups.items():
-                if self._points(followed, group):
-                    self._totals.setdefault((followed.process.name, kind), [0] * len(_TOTALS))
+    def _gauges(self) -> Iterator[Row]:
+        now = time.monotonic_ns()
+        sums: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        growths: dict[tuple[str, ...], float] = {}
+        for followed, kind, outstanding in self._outstanding():
+            labels = followed.process.name, self._kinds[kind]
+            for age, size, blocks in outstanding.classes(self._settings.ages, now):
+                sums[metrics.OUTSTANDING_BYTES.name, (*labels, age)] += size
+                sums[metrics.OUTSTANDING_BLOCKS.name, (*labels, age)] += blocks
+            growth = outstanding.growth()
+            if growth is not None:
+                growths[labels] = growths.get(labels, 0) + growth
+        for (name, of_class), value in sums.items():
+            yield Row(name, of_class, value)
+        for labels_of_growth, growth in growths.items():
+            yield Row(metrics.GROWTH.name, labels_of_growth, growth)
 
     def _read_counts(self) -> None:
         for (owner, kind), counts in self._tables.counts().items():
@@ -182,16 +164,12 @@ class AllocationsPart:
         new = counts.since(followed.counts[kind])
         followed.counts[kind] = counts
         followed.outstanding[kind].count(counts)
-        if any(new[: len(_TOTALS)]):
+        if any(new):
             name = self._kinds[kind]
             self._cost.add(name, new, followed.process.pid)
-            self._total(followed, name, new[: len(_TOTALS)])
-
-    def _total(self, followed: _Followed, kind: str, new: tuple[int, ...]) -> None:
-        share = self._share(self._plan.groups[kind]) or 1.0
-        totals = self._totals.setdefault((followed.process.name, kind), [0] * len(_TOTALS))
-        for at, number in enumerate(new):
-            totals[at] += number if share == 1 else number / share
+            # What a call counts as it returns may be of a group that has been switched off.
+            share = self._share(self._plan.groups[name]) or 1.0
+            self._totals.add((followed.process.name, name), new, share)
 
     def _switch(self, now: float) -> None:
         if not self._cost.switch(now) or self._settings.libc != "full":
@@ -205,55 +183,38 @@ class AllocationsPart:
     def _read_ages(self) -> None:
         now = time.monotonic_ns()
         done, since = map(_by_owner, self._tables.changes())
-        for owner, followed in self._followed.items():
+        for followed in self._followed.values():
             for kind, outstanding in followed.outstanding.items():
-                outstanding.change(done.get((owner, kind), ()), since.get((owner, kind), ()), now)
-        owners = {id(followed): owner for owner, followed in self._followed.items()}
+                key = followed.owner, kind
+                outstanding.change(done.get(key, ()), since.get(key, ()), now)
         for followed, kind, outstanding in self._outstanding():
             old = outstanding.older(self._settings.leak_age, now)
-            self._leaks.look(followed.process, owners[id(followed)], (kind, self._kinds[kind]), old, now)
+            self._leaks.look(followed.process, followed.owner, (kind, self._kinds[kind]), old, now)
 
-    def _take_ranges(self) -> None:
-        ranges: dict[int, list[_Range]] = defaultdict(list)
-        for one in self._ranges:
-            ranges[one.owner].append(one)
-        self._ranges.clear()
-        if not ranges:
-            return
-        for block in list(self._tables.blocks()):
-            followed = self._followed.get(block.owner)
-            if followed is None or block.space != MAPPINGS or block.owner not in ranges:
-                continue
-            inside = (r.start <= block.address < r.end and block.born < r.when for r in ranges[block.owner])
-            if any(inside) and self._tables.take_mapping(block) and block.kind:
-                followed.outstanding[block.kind].take(block.size, block.born, time.monotonic_ns())
-                self._total(followed, self._kinds[block.kind], (0, 0, 0, block.size, 0, 0))
-
-    def _sweep(self) -> None:
-        dead, self._dead = self._dead, set()
-        stacks = self._tables.stacks()
-        self._tables.sweep(dead)
-        for stack in stacks.difference(block.stack for block in self._tables.blocks()):
-            self._tables.forget_stack(stack)
+    def _take(self, block: Block) -> None:
+        followed = self._followed[block.owner]
+        followed.outstanding[block.kind].take(block.size, block.born, time.monotonic_ns())
+        labels = followed.process.name, self._kinds[block.kind]
+        self._totals.add(labels, Counts(freed_bytes=block.size))
 
 
 def adapt(description: Description, text: str, settings: EbpfSettings) -> tuple[Description, str, Mapping[str, int]]:
     """With the allocators that the settings name, and tables for as much as they can fill."""
     planned = plan(settings.allocations)
     parts = [(SHIPPED / f"allocations_{part}.c").read_text() for part in ("calls", "mappings")]
-    uprobes = (*description.uprobes, *planned.uprobes)
     live, most = settings.allocations.live, settings.targets.most
     constants = {
         "LIVE": live if len(planned.spaces) > 1 else min(live, _FLOW_LIVE),
-        # One more at least than are followed at once, to measure what a call costs.
+        # More than are followed at once: there is one to measure what a call costs.
         "OWNERS": 2 * most,
         "COUNTS": 2 * most * len(planned.numbers),
     }
+    uprobes = (*description.uprobes, *planned.uprobes)
     text = "".join((text, *parts, planned.text))
     return description.model_copy(update={"uprobes": uprobes}), text, constants
 
 
-def _by_owner(changes: list[Change]) -> Mapping[tuple[int, int], list[Change]]:
+def _by_owner(changes: Sequence[Change]) -> Mapping[tuple[int, int], Sequence[Change]]:
     found: dict[tuple[int, int], list[Change]] = defaultdict(list)
     for change in changes:
         found[change.owner, change.kind].append(change)

@@ -11,12 +11,13 @@ struct call_key {
 };
 
 /* A call that has not returned. sp: its frame. place: where it writes the address, factor: what its size is multiplied by,
- * 0 without. old: what it takes back if it succeeds, start and taken: that block, and kind 0 if it is not known. */
+ * 0 without. old: what it takes back if it succeeds; taken: that block, of kind 0 if it is not known. inner: how many
+ * calls began within it. The rest is of mappings: the first that is in the range from .. to, and how many are in it. */
 struct call {
-    u64 sp, size, place, factor, old, start;
+    u64 sp, size, place, factor, old;
     struct block taken;
-    u64 from, to;
-    u32 pieces, inner;
+    u32 inner, what, kind, fixed, pieces;
+    u64 start, from, to;
 };
 
 BPF_TABLE("hash", struct call_key, struct call, calls, 8192);
@@ -93,6 +94,14 @@ static __always_inline u64 given(u64 result, struct call *call) {
     return address;
 }
 
+static __always_inline void freed_unseen(u32 owner, u32 kind, int keeps) {
+    struct count *count = count_of(owner, kind);
+    if (count && keeps)
+        count->unknown++;
+    else if (count)
+        count->frees++;
+}
+
 /* It returns. keeps: whether blocks are followed, and not only counted. */
 static __always_inline int end(struct pt_regs *ctx, u32 space, u32 kind, int keeps) {
     u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), result = PT_REGS_RC(ctx), address;
@@ -116,7 +125,7 @@ static __always_inline int end(struct pt_regs *ctx, u32 space, u32 kind, int kee
     if (call.taken.kind)
         freed(owner, &call.taken, now);
     else if (call.old)
-        unknown(owner, kind);
+        freed_unseen(owner, kind, keeps);
     if (!address)
         return 0;
     gave(owner, kind, call.size);
@@ -138,9 +147,7 @@ static __always_inline int took(u32 space, u32 kind, u64 address, int keeps) {
     if (!owner || !address)
         return 0;
     if (!keeps) {
-        struct count *count = count_of(owner, kind);
-        if (count)
-            count->frees++;
+        freed_unseen(owner, kind, keeps);
         return 0;
     }
     found = blocks.lookup(&key);
@@ -148,7 +155,7 @@ static __always_inline int took(u32 space, u32 kind, u64 address, int keeps) {
         /* A call that takes the block back itself calls this one for it. */
         call = calls.lookup(&own);
         if (!call || call->old != address)
-            unknown(owner, kind);
+            freed_unseen(owner, kind, keeps);
         return 0;
     }
     block = *found;

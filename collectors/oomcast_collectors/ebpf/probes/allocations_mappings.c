@@ -6,6 +6,9 @@
 #define HUGE_SHIFT(flags) ((flags) >> 26 & 63)
 #define MREMAP_FIXED 2
 #define MREMAP_DONTUNMAP 4
+#define MAP 0
+#define UNMAP 1
+#define REMAP 2
 #define LOWEST 12
 #define HIGHEST 46
 #define CHUNKS 5
@@ -201,54 +204,34 @@ static __always_inline void restore(u32 owner, struct call *call, u64 now) {
     }
 }
 
-int on_mmap(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid();
-    u32 owner = owner_of(id);
-    struct call call = {.sp = PT_REGS_SP(ctx), .size = PT_REGS_PARM2(ctx), .place = PT_REGS_PARM3(ctx)};
-    call.factor = PT_REGS_PARM4(ctx);
-    if (owner)
-        enter(id, owner, MAPPINGS, &call);
-    return 0;
-}
-
 /* Anonymous memory, but for large reservations of addresses. */
 static __always_inline u32 kind_of(u64 size, u64 protection, u64 flags) {
     return !(flags & MAP_ANONYMOUS) || (!(u32)protection && size >= RESERVATION) ? UNCOUNTED : MMAP;
 }
 
-int on_mmap_return(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), start = PT_REGS_RC(ctx), flags, unit = PAGE;
+int on_mmap(struct pt_regs *ctx) {
+    u64 id = bpf_get_current_pid_tgid(), flags = PT_REGS_PARM4(ctx), unit = PAGE;
     u32 owner = owner_of(id);
-    struct call call;
-    struct block block = {.born = now};
-    if (!owner || leave(ctx, id, owner, MAPPINGS, &call))
-        return 0;
-    flags = call.factor;
+    struct call call = {.sp = PT_REGS_SP(ctx)};
     if (flags & MAP_HUGETLB)
         unit = 1ULL << (HUGE_SHIFT(flags) ? HUGE_SHIFT(flags) : 21);
-    block.size = round_up(call.size, unit);
-    block.kind = kind_of(block.size, call.place, flags);
-    if (start == ~0ULL) {
-        failed(owner, block.kind);
-        return 0;
-    }
-    if (flags & MAP_FIXED)
-        give_back(owner, start, start + block.size, now, &call);
-    gave(owner, block.kind, block.size);
-    block.stack = block.kind ? stack_of(ctx) : -1;
-    map(owner, start, &block, now);
+    call.size = round_up(PT_REGS_PARM2(ctx), unit);
+    call.kind = kind_of(call.size, PT_REGS_PARM3(ctx), flags);
+    call.fixed = flags & MAP_FIXED;
+    if (owner)
+        enter(id, owner, MAPPINGS, &call);
     return 0;
 }
 
 int on_munmap(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns();
-    u64 from = PT_REGS_PARM1(ctx), size = round_up(PT_REGS_PARM2(ctx), PAGE);
+    u64 id = bpf_get_current_pid_tgid(), from = PT_REGS_PARM1(ctx), size = round_up(PT_REGS_PARM2(ctx), PAGE);
     u32 owner = owner_of(id);
     struct call call = {.sp = PT_REGS_SP(ctx)};
-    /* Before it is done, as the addresses may be another thread's at its end. */
     if (!owner || from & (PAGE - 1) || !size || from + size < from)
         return 0;
-    give_back(owner, from, from + size, now, &call);
+    /* Before it is done, as the addresses may be another thread's at its end. */
+    give_back(owner, from, from + size, bpf_ktime_get_ns(), &call);
+    call.what = UNMAP;
     if (!call.pieces)
         unknown(owner, MMAP);
     else
@@ -256,48 +239,46 @@ int on_munmap(struct pt_regs *ctx) {
     return 0;
 }
 
-int on_munmap_return(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid();
-    u32 owner = owner_of(id);
-    struct call call;
-    if (owner && !leave(ctx, id, owner, MAPPINGS, &call) && PT_REGS_RC(ctx))
-        restore(owner, &call, bpf_ktime_get_ns());
-    return 0;
-}
-
 int on_mremap(struct pt_regs *ctx) {
-    u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), from = PT_REGS_PARM1(ctx);
-    u64 size = round_up(PT_REGS_PARM2(ctx), PAGE);
+    u64 id = bpf_get_current_pid_tgid(), from = PT_REGS_PARM1(ctx), size = round_up(PT_REGS_PARM2(ctx), PAGE);
+    u64 flags = PT_REGS_PARM4(ctx);
     u32 owner = owner_of(id);
-    struct call call = {.sp = PT_REGS_SP(ctx), .size = round_up(PT_REGS_PARM3(ctx), PAGE), .old = PT_REGS_PARM4(ctx)};
+    struct call call = {.sp = PT_REGS_SP(ctx), .size = round_up(PT_REGS_PARM3(ctx), PAGE)};
     if (!owner)
         return 0;
-    if (!(from & (PAGE - 1)) && size && from + size > from && !(call.old & MREMAP_DONTUNMAP))
-        give_back(owner, from, from + size, now, &call);
+    if (!(from & (PAGE - 1)) && size && from + size > from && !(flags & MREMAP_DONTUNMAP))
+        give_back(owner, from, from + size, bpf_ktime_get_ns(), &call);
+    call.what = REMAP;
+    call.kind = call.pieces ? call.taken.kind : MMAP;
+    call.fixed = flags & MREMAP_FIXED;
     enter(id, owner, MAPPINGS, &call);
     return 0;
 }
 
-int on_mremap_return(struct pt_regs *ctx) {
+int on_mapping_return(struct pt_regs *ctx) {
     u64 id = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), start = PT_REGS_RC(ctx);
     u32 owner = owner_of(id);
     struct call call;
-    struct block block = {.born = now};
+    struct block block = {.born = now, .stack = -1};
     if (!owner || leave(ctx, id, owner, MAPPINGS, &call))
         return 0;
-    block.kind = call.pieces ? call.taken.kind : MMAP;
+    block.kind = call.kind;
     block.size = call.size;
-    if (start == ~0ULL) {
-        failed(owner, block.kind);
+    if (start == ~0ULL || (call.what == UNMAP && (u32)start)) {
+        if (call.what != UNMAP)
+            failed(owner, block.kind);
         restore(owner, &call, now);
         return 0;
     }
-    if (!call.pieces)
+    if (call.what == UNMAP)
+        return 0;
+    if (call.what == REMAP && !call.pieces)
         unknown(owner, MMAP);
-    if (call.old & MREMAP_FIXED)
+    if (call.fixed)
         give_back(owner, start, start + block.size, now, &call);
     gave(owner, block.kind, block.size);
-    block.stack = block.kind ? stack_of(ctx) : -1;
+    if (block.kind)
+        block.stack = stack_of(ctx);
     map(owner, start, &block, now);
     return 0;
 }
