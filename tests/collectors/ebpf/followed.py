@@ -18,12 +18,12 @@ def own(name: str) -> str:
 
 
 @contextmanager
-def program(name: str, *arguments: str, environ: Mapping[str, str] | None = None) -> Iterator[tuple[str, Target]]:
-    """(the name it runs under, the program), which waits before its first phase."""
+def program(name: str, *arguments: str, called: str = "") -> Iterator[tuple[str, Target]]:
+    """(the name it runs under, the program), which waits before its first phase. called: in place of the program's."""
     built = build(name)
-    path = built.with_name(own(name))  # beside the libraries that it may need
+    path = built.with_name(own(called or name))  # beside the libraries that it may need
     shutil.copy2(built, path)
-    with Target(path, *arguments, environ=environ) as target:
+    with Target(path, *arguments) as target:
         yield path.name, target
 
 

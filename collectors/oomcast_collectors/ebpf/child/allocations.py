@@ -102,6 +102,11 @@ class AllocationsPart:
     def close(self) -> None:
         return
 
+    def follows(self, pid: int, kind: str) -> bool:
+        """Whether probes of a kind are attached to the process. Raises KeyError on an unknown kind."""
+        followed = self._followed.get(self._owners.get(pid, 0))
+        return followed is not None and self._points(followed, self._plan.groups[kind]) > 0
+
     def top_stacks(self, pid: int | None, kind: str, most: int) -> list[Site]:
         """The stacks with most bytes outstanding, of one process or of all. Raises KeyError on an unknown kind."""
         owners = {owner: one.process for owner, one in self._followed.items() if pid in (None, one.process.pid)}
