@@ -33,6 +33,8 @@ def test_each_function_of_libc(followed: Live) -> None:
         follow(followed, process)
         for _ in range(6):
             expect(followed, process, "libc", target.step())
+        heap = counted(followed, process, "brk")
+        assert outstanding(followed, process, "brk") == heap["bytes"] > 0
 
 
 def test_a_program_without_symbols_of_its_own(followed: Live) -> None:

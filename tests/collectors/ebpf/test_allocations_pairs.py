@@ -45,7 +45,7 @@ def test_a_pair_may_be_called_like_a_group() -> None:
 def test_arguments_of_a_pair() -> None:
     own = {**OWN, "kind": "pool", "size": 2, "count": 3, "result": 1, "freed": 4}
     text = planned(pairs=[own]).text
-    begin = "begin(ctx, 1, product(PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx)), 0, PT_REGS_PARM1(ctx), 0, 0)"
+    begin = "begin(ctx, 1, PT_REGS_PARM2(ctx) * PT_REGS_PARM3(ctx), 0, PT_REGS_PARM1(ctx), 0, 0)"
     assert begin in text
     assert "took(1, 3, PT_REGS_PARM4(ctx), 1)" in text
 

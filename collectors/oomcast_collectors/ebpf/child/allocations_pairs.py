@@ -81,7 +81,8 @@ def _text(function: Gives | Takes, name: str, space: int, kind: int, keeps: bool
         space=space,
         kind=kind,
         keeps=int(keeps),
-        size=f"product({size}, {_argument(function.count)})" if function.count else size,
+        # Where the product overflows there is no block.
+        size=f"{size} * {_argument(function.count)}" if function.count else size,
         old=_argument(function.old),
         place=_argument(function.result),
         factor=_argument(function.factor),

@@ -53,13 +53,6 @@ static __always_inline int leave(struct pt_regs *ctx, u64 id, u32 owner, u32 spa
     return 0;
 }
 
-static __always_inline u64 product(u64 size, u64 count) {
-    u64 most = count ? ~0ULL / count : ~0ULL;
-    /* Hides the idiom, of which the compiler would make a product of 128 bits, and then has no code for it. */
-    asm volatile("" : "+r"(most));
-    return size > most ? ~0ULL : size * count;
-}
-
 /* An allocating call begins. What it may take back is taken now, as the address may be another thread's at its end. */
 static __always_inline int begin(struct pt_regs *ctx, u32 space, u64 size, u64 old, u64 place, u64 factor, u32 inner) {
     u64 id = bpf_get_current_pid_tgid();
@@ -85,7 +78,7 @@ static __always_inline u64 given(u64 result, struct call *call) {
     u64 address = 0, factor = 0;
     if (call->factor) {
         bpf_probe_read_user(&factor, sizeof(factor), (void *)call->factor);
-        call->size = product(call->size, factor);
+        call->size *= factor;
     }
     if (!call->place)
         return result;
