@@ -94,6 +94,10 @@ static void failing(void) {
     if (map_at(NULL, (size_t)1 << 60, 0) || map_at(NULL, 0, 0)) _exit(2);
     char *at = map(MIB);
     if (!munmap(at + 1, MIB)) _exit(2); /* misaligned: stays mapped */
+    /* too much: stays as it is, whole or what is around that part */
+    if (mremap(at + PAGE, PAGE, (size_t)1 << 60, MREMAP_MAYMOVE) != MAP_FAILED) _exit(2);
+    if (mremap(at, MIB, (size_t)1 << 60, MREMAP_MAYMOVE) != MAP_FAILED) _exit(2);
+    anonymous.failures += 2;
 }
 
 static void the_break(void) {
@@ -101,6 +105,13 @@ static void the_break(void) {
     broken_up += 4 * MIB;
     broken_down += MIB;
     if (sbrk((long)1 << 60) != (void *)-1) _exit(2);
+    for (int i = 0; i < 6; i++) { /* so far apart that each is of another age */
+        usleep(50000);
+        if (sbrk((long)MIB) == (void *)-1) _exit(2);
+    }
+    if (sbrk(-(long)(4 * MIB + MIB / 2)) == (void *)-1) _exit(2);
+    broken_up += 6 * MIB;
+    broken_down += 4 * MIB + MIB / 2;
 }
 
 static void say_flows(const char *phase) {
