@@ -115,7 +115,22 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         from oomcast.context.command import define as define_context
 
         define_context(command)
+    command = commands.add_parser(
+        "stacks", parents=[settings], help="say which stacks of a process take memory that they do not give back"
+    )
+    if argv[:1] == ["stacks"]:
+        from oomcast_collectors.ebpf.command import define as define_stacks
+
+        define_stacks(command)
+        command.set_defaults(command=_stacks)
     return parser
+
+
+def _stacks(arguments: argparse.Namespace) -> int:
+    from oomcast_collectors.ebpf.command import run
+
+    _, settings = _settings(arguments)
+    return run(arguments, settings.collectors["ebpf"])
 
 
 def _run(arguments: argparse.Namespace) -> int:

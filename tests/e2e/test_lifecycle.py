@@ -157,10 +157,8 @@ def test_a_start_is_one_line_of_what_and_one_of_where(tmp_path: Path) -> None:
         lines = [line.partition("logger=")[2] for line in running.log.splitlines() if "logger=oomcast msg=" in line]
         assert lines[0].startswith("oomcast msg=starting version=")
         assert lines[0].endswith(f" settings={running.config}")
-        assert (
-            lines[1]
-            == f"oomcast msg=listening url={running.url} collectors=cgroup,engine,engine_log,gpu,host off=ebpf,kernel_log"
-        )
+        on, off = "cgroup,engine,engine_log,gpu,host", "ebpf,kernel_log"
+        assert lines[1] == f"oomcast msg=listening url={running.url} collectors={on} off={off}"
         assert running.url in running.log.replace(lines[1], "").splitlines()
 
 

@@ -3,19 +3,17 @@
 They are held by a child process, as BCC is large and could take the daemon down with it. Off unless switched on.
 """
 
-import select
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from oomcast.child import Child
 from oomcast.contract import CollectorSpec, Context, Event, Facts, NotPresent, Tried
 from oomcast.metric import Sample
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.machine import missing
+from oomcast_collectors.ebpf.question import ask
 from oomcast_collectors.ebpf.settings import EbpfSettings
-from oomcast_collectors.ebpf.supervisor import COMMAND, Supervisor
-from oomcast_collectors.ebpf.wire import LONGEST, Absent, Checked, Log, Order, decode
+from oomcast_collectors.ebpf.supervisor import Supervisor
+from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Order
 
 __all__ = ["SPEC", "EbpfCollector", "EbpfSettings"]
 
@@ -87,12 +85,10 @@ def check(settings: EbpfSettings, context: Context) -> Iterator[Tried]:
     if reason := missing():
         yield False, reason
         return
-    clock = context.clock
-    child = Child(COMMAND, clock, order(settings, context, check=True).encode())
     waiting = list(settings.probes)
     try:
-        for line in _lines(child):
-            match decode(line):
+        for message in ask(order(settings, context, check=True), context.clock, _CHECK_SECONDS):
+            match message:
                 case Checked(probe, fine, said) if probe in waiting:
                     waiting.remove(probe)
                     yield fine, f"{probe}: {said}"
@@ -101,27 +97,12 @@ def check(settings: EbpfSettings, context: Context) -> Iterator[Tried]:
                     return
                 case Log(_, text):
                     yield True, text
-                case message:
+                case _:
                     raise ValueError(f"not to be said in a check: {message!r:.100}")
     except ValueError as error:
         yield False, f"the child said something else than a message: {error}"
-    finally:
-        try:
-            child.stop(clock.monotonic() + 2.0)
-        except subprocess.TimeoutExpired:
-            context.log.warning("the checking child does not end")
     for probe in waiting:
         yield False, f"{probe}: the child ended, or said nothing any more, before it was tried"
-
-
-def _lines(child: Child) -> Iterator[bytes]:
-    """What it says until it ends, or says nothing for too long."""
-    rest = b""
-    poll = select.poll()
-    poll.register(child.stdout, select.POLLIN)
-    while len(rest) <= LONGEST and poll.poll(_CHECK_SECONDS * 1000) and (data := child.stdout.read(1 << 16)):
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
 
 
 def _resident(pid: int | None) -> int | None:

@@ -3,7 +3,7 @@ settings, as one line of JSON, and ends it by closing the pipe."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from oomcast.contract import Event
 
@@ -51,28 +51,50 @@ class Absent:
     reason: str
 
 
-Message = Report | Event | Log | Checked | Absent
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Memory that is outstanding of one stack. bytes, blocks: of it. frames: from the allocator's caller outwards."""
+
+    bytes: int
+    blocks: int
+    frames: Sequence[str]
+
+
+Message = Report | Event | Log | Checked | Absent | Stack
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Stacks of one process, once. seconds: how long it is followed. most: of them."""
+
+    pid: int
+    kind: str
+    seconds: float
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What the child is to do. settings: EbpfSettings as JSON. serving: patterns of engines. check: try every probe and
-    end. proc, pods: the machine's folders."""
+    end. proc, pods: the machine's folders. stacks: tell these and end."""
 
     settings: Mapping[str, object] = field(default_factory=dict)
     serving: Sequence[str] = ()
     check: bool = False
     proc: str = "/proc"
     pods: str = "/var/log/pods"
+    stacks: Wanted | None = None
 
     def encode(self) -> bytes:
-        return json.dumps([self.settings, list(self.serving), self.check, self.proc, self.pods]).encode() + b"\n"
+        stacks = astuple(self.stacks) if self.stacks else None
+        told = [self.settings, list(self.serving), self.check, self.proc, self.pods, stacks]
+        return json.dumps(told).encode() + b"\n"
 
 
 def decode_order(line: bytes) -> Order:
     """Raises ValueError on anything but an order."""
-    settings, serving, check, proc, pods = json.loads(line)
-    return Order(settings, tuple(serving), check, proc, pods)
+    settings, serving, check, proc, pods, stacks = json.loads(line)
+    return Order(settings, tuple(serving), check, proc, pods, Wanted(*stacks) if stacks else None)
 
 
 def encode(message: Message) -> bytes:
@@ -88,6 +110,8 @@ def encode(message: Message) -> bytes:
             said = ["checked", probe, fine, text]
         case Absent(reason):
             said = ["absent", reason]
+        case Stack(size, blocks, frames):
+            said = ["stack", size, blocks, list(frames)]
     return json.dumps(said, separators=(",", ":")).encode() + b"\n"
 
 
@@ -106,6 +130,8 @@ def decode(line: bytes) -> Message:
                 return Checked(probe, fine, text)
             case "absent", [str(reason)]:
                 return Absent(reason)
+            case "stack", [int(size), int(blocks), list(frames)]:
+                return Stack(size, blocks, tuple(map(str, frames)))
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{error}: {line[:100]!r}") from error
     raise ValueError(f"no message: {line[:100]!r}")

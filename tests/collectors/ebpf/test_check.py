@@ -12,7 +12,7 @@ from collectors.ebpf.test_lifecycle import held
 from oomcast.clock import SystemClock
 from oomcast.contract import Context, NotPresent, Roots
 from oomcast_collectors import ebpf
-from oomcast_collectors.ebpf import EbpfCollector, EbpfSettings, check
+from oomcast_collectors.ebpf import EbpfCollector, EbpfSettings, check, question
 from requires import needs
 
 pytestmark = needs("ebpf", "cc")
@@ -58,7 +58,7 @@ def test_a_machine_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def child(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    monkeypatch.setattr(ebpf, "COMMAND", ("sh", "-c", f"read order; {script}"))
+    monkeypatch.setattr(question, "COMMAND", ("sh", "-c", f"read order; {script}"))
 
 
 @pytest.mark.parametrize("script", ["exit 3", "kill -9 $$"])

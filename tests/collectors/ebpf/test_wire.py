@@ -5,7 +5,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oomcast.contract import Event
-from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Message, Order, Report, Row, decode, decode_order, encode
+from oomcast_collectors.ebpf.wire import (
+    Absent,
+    Checked,
+    Log,
+    Message,
+    Order,
+    Report,
+    Row,
+    Stack,
+    Wanted,
+    decode,
+    decode_order,
+    encode,
+)
 
 MESSAGES: list[Message] = [
     Report([]),
@@ -14,6 +27,7 @@ MESSAGES: list[Message] = [
     Log(30, "\udcff is no UTF-8"),
     Checked("crashes", False, "no"),
     Absent("nothing here"),
+    Stack(4096, 2, ("a+0x1 (b)", "[unknown]")),
 ]
 
 
@@ -68,6 +82,8 @@ def test_any_bytes(line: bytes) -> None:
 
 def test_an_order_arrives_as_it_was_given() -> None:
     order = Order({"probes": ["crashes"]}, ("vllm*",), True, "/host/proc", "/pods")
+    assert decode_order(order.encode()) == order
+    order = Order(stacks=Wanted(7, "libc", 1.5, 3))
     assert decode_order(order.encode()) == order
 
 

@@ -30,6 +30,8 @@ def main() -> int:
     try:
         if order.check:
             check(order, outlet)
+        elif order.stacks:
+            Loop(order, outlet, stop).observe(order.stacks)
         else:
             Loop(order, outlet, stop).run()
     except (NotPresent, EbpfError) as absence:

@@ -3,14 +3,15 @@
 import logging
 import resource
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from oomcast.clock import SystemClock
 from oomcast.contract import NotPresent, Roots
 from oomcast_collectors.ebpf import metrics
+from oomcast_collectors.ebpf.child.allocations import AllocationsPart
 from oomcast_collectors.ebpf.child.attacher import Attacher
-from oomcast_collectors.ebpf.child.bcc import Bcc
+from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError
 from oomcast_collectors.ebpf.child.events import Events
 from oomcast_collectors.ebpf.child.follow import Follower
 from oomcast_collectors.ebpf.child.outlet import Outlet, Stop
@@ -20,11 +21,13 @@ from oomcast_collectors.ebpf.child.probes import Probes
 from oomcast_collectors.ebpf.child.symbols import Symbols
 from oomcast_collectors.ebpf.child.targets import Targets
 from oomcast_collectors.ebpf.settings import EbpfSettings
-from oomcast_collectors.ebpf.wire import Order, Report, Row
+from oomcast_collectors.ebpf.wire import Order, Report, Row, Stack, Wanted
 
 _WAIT = 0.1
 _SCAN = 1.0
 _REPORT = 1.0
+_ATTACHED = 20.0
+"""Seconds that it may take at most until a process is followed: what a call costs is measured first."""
 
 
 class Loop:
@@ -45,33 +48,63 @@ class Loop:
         self._attacher = Attacher(order.proc, Points(bcc), self._log)
         self._events = Events(bcc, self._log)
         self._symbols = Symbols(bcc, order.proc)
-        self._targets = Targets(settings.targets, tuple(order.serving), roots, self._clock, self._changed)
+        pids = (order.stacks.pid,) if order.stacks else ()
+        serving = tuple(order.serving)
+        self._targets = Targets(settings.targets, serving, roots, self._clock, self._changed, pids)
         tools = Tools(
             *(bcc, settings, self._clock, self._log, order.proc, self._events),
             *(self._targets, self._attacher, self._symbols, outlet.send),
         )
         self._follower = Follower(bcc, self._targets, self._events)
         self._probes = Probes(tools)
+        self._scan_due = self._report_due = 0.0
 
     def run(self) -> None:
         """Until it is told to stop."""
         try:
-            self._probes.load()
-            self._bcc.tidy()
-            scan = report = 0.0
+            self._load()
             while not self._stop:
-                now = self._clock.monotonic()
-                if now >= scan:
-                    scan = now + _SCAN
-                    self._targets.scan()
-                self._attacher.refresh(now)
-                self._probes.tick(now)
-                if now >= report:
-                    report = now + _REPORT
-                    self._outlet.send(Report(list(self._rows())))
-                self._events.wait(_WAIT)
+                self._turn()
         finally:
             self._close()
+
+    def observe(self, wanted: Wanted) -> None:
+        """For so long; then tells the stacks that hold most of what was allocated meanwhile. Raises EbpfError."""
+        try:
+            self._load()
+            part = self._probes.part("allocations")
+            if not isinstance(part, AllocationsPart):
+                raise EbpfError("the probe allocations is not loaded")
+            self._until(_ATTACHED, lambda: part.follows(wanted.pid, wanted.kind))
+            if not part.follows(wanted.pid, wanted.kind):
+                raise EbpfError(f"process {wanted.pid} has ended, or no function of {wanted.kind}")
+            self._log.info("following process %d for %g s", wanted.pid, wanted.seconds)
+            self._until(wanted.seconds, lambda: False)
+            for site in part.top_stacks(wanted.pid, wanted.kind, wanted.most):
+                self._outlet.send(Stack(site.bytes, site.blocks, tuple(map(str, site.frames))))
+        finally:
+            self._close()
+
+    def _until(self, seconds: float, done: Callable[[], bool]) -> None:
+        end = self._clock.monotonic() + seconds
+        while not self._stop and self._clock.monotonic() < end and not done():
+            self._turn()
+
+    def _load(self) -> None:
+        self._probes.load()
+        self._bcc.tidy()
+
+    def _turn(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._scan_due:
+            self._scan_due = now + _SCAN
+            self._targets.scan()
+        self._attacher.refresh(now)
+        self._probes.tick(now)
+        if now >= self._report_due:
+            self._report_due = now + _REPORT
+            self._outlet.send(Report(list(self._rows())))
+        self._events.wait(_WAIT)
 
     def _changed(self, process: Process, came: bool) -> None:
         if came:

@@ -63,6 +63,10 @@ class Probes:
                 self._failed(name, error)
                 self._take_out(name, program)
 
+    def part(self, name: str) -> Part | None:
+        loaded = self._loaded.get(name)
+        return loaded.part if loaded else None
+
     def joined(self, process: Process) -> None:
         self._each(lambda part: part.joined(process))
 

@@ -33,7 +33,10 @@ class Targets:
         roots: Roots,
         clock: Clock,
         changed: Callable[[Process, bool], None],
+        pids: tuple[int, ...] = (),
     ) -> None:
+        """pids: processes that are wanted whatever the settings say."""
+        self._pids = pids
         self._settings = settings
         self._proc = os.fspath(roots.proc)
         self._changed = changed
@@ -61,6 +64,8 @@ class Targets:
         for finder in (self._containers, self._holders):
             for pid in finder.find() if finder else ():
                 wanted.setdefault(pid, "")
+        for pid in self._pids:
+            wanted.setdefault(pid, "")
         wanted.pop(self._self, None)
         for process in tuple(self._processes.values()):
             stat = self._stat(process.pid)

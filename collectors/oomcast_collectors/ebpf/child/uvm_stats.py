@@ -1,7 +1,7 @@
 """The fault statistics of the nvidia-uvm driver, a text per GPU.
 
-The format is that of kernel-open/nvidia-uvm/uvm_gpu.c in NVIDIA's open kernel modules: replayable faults first, then the
-others under the same names. Both are faults on unified memory here.
+The format is that of kernel-open/nvidia-uvm/uvm_gpu.c in NVIDIA's open kernel modules: replayable faults first, then
+the others under the same names. Both are faults on unified memory here.
 """
 
 import re
