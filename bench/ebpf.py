@@ -1,12 +1,10 @@
 """What programs in the kernel cost the processes that are followed, beside BCC's own memleak, and all others."""
 
-import contextlib
 import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from collectors.ebpf.live import Live
@@ -14,18 +12,21 @@ from ebpf_lab.lab import Target, build
 
 import ebpf_bystanders
 import peers
-from machine import MB, cpu, end, median, memory, table, verdict
+from machine import HERE, MB, cpu, end, median, memory, table, verdict
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.bcc import HEADERS
 
 _PAIRS, _STEPS = 1_000, 40
-"""A step is five rounds, of which the quickest is told: short ones, so that in some of them nothing else ran."""
+"""A step is five rounds, of which the quickest is told: short ones, so that in most steps there is one that nothing
+interrupted."""
 
-_REPEATS = 3
-_TRIES = 5
+_REPEATS = 5
+_PYTHON = "/usr/bin/python3"
+"""The one that has the distribution's BCC."""
+
 _BURST, _PAUSE = 100, 0.01
 _ERROR = 0.3
-_SETTLING = 3.0
+_IDLE = 10.0
 _PATIENCE = 60.0
 
 _PAIR = {"kind": "own", "library": "libc.so*", "allocate": "malloc", "free": "free"}
@@ -64,16 +65,19 @@ class _Child(NamedTuple):
 
 
 def run(minute: float = 60) -> None:
-    """Prints the tables. minute: seconds over which sampling is watched. Raises peers.Missing."""
-    costs: dict[str, list[_Cost]] = {}
+    """Prints the tables. minute: seconds over which sampling is watched. Raises peers.Missing without a compiler."""
+    costs: dict[str, list[_Cost]] = {name: [] for name in (*(variant.name for variant in _VARIANTS), _MEMLEAK)}
     children: list[_Child] = []
     for repeat in range(_REPEATS):
         for variant in _VARIANTS:
             cost, child = _step(variant, watched=not repeat)
-            costs.setdefault(variant.name, []).append(cost)
+            costs[variant.name].append(cost)
             if child:
                 children.append(child)
-        costs.setdefault(_MEMLEAK, []).append(_Cost(_memleak()))
+        try:
+            costs[_MEMLEAK].append(_Cost(_memleak()))
+        except peers.Missing as reason:
+            print(f"\n{_MEMLEAK}: not measured: {reason}", flush=True)
     costs[_SAMPLED.name] = [_sampled(minute)]
     _show_costs(costs)
     columns = ("child, one target", "RSS MB", "PSS MB", "CPU % of a core")
@@ -84,12 +88,15 @@ def run(minute: float = 60) -> None:
 
 def _show_costs(costs: Mapping[str, Sequence[_Cost]]) -> None:
     plain = median(cost.measured for cost in costs[_VARIANTS[0].name])
-    peer = median(cost.measured for cost in costs[_MEMLEAK]) - plain
+    memleak = [cost.measured - plain for cost in costs[_MEMLEAK]]
     rows = []
     for name, all_of_it in costs.items():
+        if not all_of_it:
+            continue
         measured = median(cost.measured for cost in all_of_it)
         added = measured - plain
-        row = [name, f"{measured:,.0f}", f"{added:,.0f}", f"{added / peer:.2f}", "", "", ""]
+        ratio = f"{added / median(memleak):.2f}" if memleak else ""
+        row = [name, f"{measured:,.0f}", f"{added:,.0f}", ratio, "", "", ""]
         estimates = [cost.estimated for cost in all_of_it if cost.estimated is not None]
         if estimates:
             error = median(estimates) / added - 1
@@ -113,9 +120,9 @@ def _step(variant: _Variant, *, watched: bool) -> tuple[_Cost, _Child | None]:
 
 
 def _steps(target: Target) -> tuple[float, int]:
-    """Nanoseconds of a pair in the quickest round of all, and how many pairs there were."""
+    """Nanoseconds of a pair, the median of the steps, and how many pairs there were."""
     said = [target.step() for _ in range(_STEPS)]
-    return min(float(one["ns_per_pair"]) for one in said), sum(one["pairs"] for one in said)
+    return median(float(one["ns_per_pair"]) for one in said), sum(one["pairs"] for one in said)
 
 
 def _sampled(seconds: float) -> _Cost:
@@ -147,7 +154,7 @@ def _followed(target: Target, allocations: Mapping[str, Any]) -> Iterator[Live]:
 
 def _idle(name: str, live: Live) -> _Child:
     began, before = time.monotonic(), cpu(live.pid)
-    time.sleep(_SETTLING)
+    time.sleep(_IDLE)
     percent = (cpu(live.pid) - before) / (time.monotonic() - began) * 100
     return _Child(name, *memory(live.pid), percent)
 
@@ -159,19 +166,12 @@ def _seconds(live: Live, kind: str) -> float:
 def _memleak() -> float:
     """Nanoseconds of a pair. Raises peers.Missing."""
     tool = peers.memleak()
-    # Now and then it cannot attach (iovisor/bcc#5236).
-    for _ in range(_TRIES - 1):
-        with contextlib.suppress(peers.Missing):
-            return _traced_by(tool)
-    return _traced_by(tool)
-
-
-def _traced_by(tool: Path) -> float:
     with Target(build("bench"), str(_PAIRS), patience=_PATIENCE) as target:
         # It takes a tracefs, which is not mounted everywhere.
         script = 'mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing; exec "$@"'
+        shell = ("unshare", "--mount", "sh", "-c", script, "sh")
         process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", script, "sh", tool, "-p", str(target.pid), "1"],
+            [*shell, _PYTHON, HERE / "drive_memleak.py", tool, "-p", str(target.pid), "1"],
             env={**os.environ, "BCC_KERNEL_SOURCE": str(HEADERS)},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

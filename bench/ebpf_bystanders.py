@@ -4,6 +4,7 @@ how long they take."""
 import shutil
 import subprocess
 import tempfile
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from oomcast_collectors.ebpf.settings import EbpfSettings
 from peers import Missing
 
 _TARGET = 0.01
-_ROUNDS = 8
+_ROUNDS = 12
 _CHUNKS = 40
 """Of each call in a round, of some milliseconds each."""
 
@@ -60,10 +61,14 @@ def run() -> None:
         Path(folder, "syscalls.c").write_text(_PROGRAM)
         Path(folder, "syscalls.yaml").write_text(_DESCRIPTION)
         with child([_compiled(Path(folder))]) as bystander:
-            for _ in range(_ROUNDS):
+            for turn in range(_ROUNDS):
+                # A child that has just come is busy for a while: each call is the first now and then.
+                names = deque(_CALLS)
+                names.rotate(turn)
                 for state in _STATES:
                     with _in(state, folder):
-                        for name, (call, count) in _CALLS.items():
+                        for name in names:
+                            call, count = _CALLS[name]
                             chunks = [float(bystander.ask(f"{call} {count}")) for _ in range(_CHUNKS)]
                             taken.setdefault((name, state), []).extend(chunks)
     rows = []

@@ -20,7 +20,7 @@ from oomcast_collectors.ebpf.description import Uprobe
 _CALLER = Path(__file__).with_name("caller.py")
 _PATIENCE = 2.0
 _CALLS = 100
-_ROUNDS = 20
+_ROUNDS = 40
 """Short ones, so that one in which nothing else came between is among them."""
 
 _FUNCTIONS = {"malloc": "free", "mmap": "munmap"}
