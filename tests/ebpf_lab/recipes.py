@@ -9,7 +9,7 @@ _POINTERS = ("-fno-omit-frame-pointer",)
 _NO_POINTERS = ("-O2", "-fomit-frame-pointer")
 # The CUDA functions begin as a driver's do, with the push that sets a frame up.
 _LIBRARY = ("-O0", "-shared", "-fPIC", "-fvisibility=hidden")
-_PLAIN = ("leak", "ages", "flows", "threads", "reallocs", "forks", "quick", "storm", "faults")
+_PLAIN = ("leak", "ages", "flows", "threads", "reallocs", "pool", "forks", "quick", "storm", "faults")
 _BESIDE = "-Wl,-rpath,$ORIGIN"
 
 

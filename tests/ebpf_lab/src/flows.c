@@ -62,6 +62,9 @@ static void neighbours(void) {
     unmap(place + MIB / 2, MIB, MIB);                    /* the end of one and the beginning of the other */
     map_at(place + 3 * MIB, MIB, MAP_FIXED);
     unmap(place, 4 * MIB, 2 * MIB); /* what is left of both, with a gap that is not mapped */
+    map_at(place, MIB, MAP_FIXED);
+    map_at(place + MIB, MIB, MAP_FIXED | MAP_NORESERVE);
+    unmap(place + MIB / 4, MIB, MIB); /* and stays */
 }
 
 static void remapped(void) {
