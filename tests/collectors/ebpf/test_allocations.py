@@ -12,8 +12,9 @@ from requires import needs
 pytestmark = needs("ebpf", "cc")
 
 ARENA = {"kind": "arena", "library": "@", "allocate": "arena_alloc", "free": "arena_free"}
-SETTINGS = {"libc": "full", "budget": 100, "pairs": ["cuda", "cudart", "rust", ARENA]}
-PROGRAMS = ("leak", "stripped", "threads", "reallocs", "flows", "cuda", "arena", "static", "quick")
+POOL = {"kind": "pool", "library": "@", "allocate": "pool_get", "free": "pool_put"}
+SETTINGS = {"libc": "full", "budget": 100, "pairs": ["cuda", "cudart", "rust", ARENA, POOL]}
+PROGRAMS = ("leak", "stripped", "threads", "reallocs", "pool", "flows", "cuda", "arena", "static", "quick")
 LOST = ("blocks", "calls", "stacks", "ages", "ranges")
 
 
@@ -121,6 +122,13 @@ def test_a_pair_of_the_settings(followed: Live) -> None:
         # The table that the arena keeps its blocks in grew, whatever the names of the functions are mangled to.
         assert (followed.value("oomcast_alloc_calls_total", process, "rust") or 0) > 0
         assert 0 < outstanding(followed, process, "rust") <= outstanding(followed, process, "libc")
+
+
+def test_calls_within_calls_and_such_that_never_return(followed: Live) -> None:
+    with program("pool") as (process, target):
+        follow(followed, process)
+        expect(followed, process, "pool", target.step())
+        expect(followed, process, "pool", target.step())
 
 
 def test_a_program_without_a_library_has_none_of_it(followed: Live) -> None:
