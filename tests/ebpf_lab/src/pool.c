@@ -1,5 +1,8 @@
-/* An allocator whose functions call themselves, and are left by a jump: what is to be counted is what a caller asked for. */
+/* An allocator whose functions call themselves, and are left by a jump: what is to be counted is what a caller asked for.
+ * Then libc's function that calls another one of it. */
+#define _GNU_SOURCE
 #include <setjmp.h>
+#include <stdint.h>
 
 #include "tally.h"
 
@@ -7,6 +10,7 @@ enum { HEADER = 16, ENDLESS = 7 };
 
 static char memory[1 << 20], *next = memory;
 static jmp_buf out;
+static volatile size_t too_much = SIZE_MAX / 2; /* volatile, as a compiler that sees it warns */
 
 /* An odd size takes an even block and hands out what is behind its header. */
 NOINLINE void *pool_get(size_t size) {
@@ -45,14 +49,41 @@ static void jumped(Tally *tally) {
         else took(tally, pool_get(50 + 2 * (size_t)i), 50 + 2 * (size_t)i);
 }
 
+/* From frames below the one that the jump left for ever. */
+NOINLINE static void leave_by_a_jump(void) {
+    if (!setjmp(out)) pool_get(ENDLESS);
+}
+
+NOINLINE static void deeper(Tally *tally) {
+    char room[4096];
+    for (int i = 0; i < 20; i++) took(tally, pool_get(10), 10);
+    asm volatile("" : : "r"(room) : "memory");
+}
+
+static void arrays(Tally *tally) {
+    void *block = took(tally, reallocarray(NULL, 10, 10), 100);
+    block = took(tally, reallocarray(block, 20, 10), 200);
+    tally->frees++;
+    tally->freed_bytes += 100;
+    took(tally, reallocarray(block, too_much, 4), 0); /* the product overflows */
+    took(tally, reallocarray(block, too_much, 1), 0); /* realloc fails */
+}
+
 int main(void) {
-    Tally tally = { 0 };
+    Tally tally = { 0 }, of_libc = { 0 };
     say_ready();
     nested(&tally);
     say_tally("nested", &tally);
     wait_for_step();
     jumped(&tally);
     say_tally("jumped", &tally);
+    wait_for_step();
+    leave_by_a_jump();
+    deeper(&tally);
+    say_tally("deeper", &tally);
+    wait_for_step();
+    arrays(&of_libc);
+    say_tally("arrays", &of_libc);
     wait_for_step();
     return 0;
 }
