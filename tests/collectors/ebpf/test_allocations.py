@@ -129,6 +129,10 @@ def test_calls_within_calls_and_such_that_never_return(followed: Live) -> None:
         follow(followed, process)
         expect(followed, process, "pool", target.step())
         expect(followed, process, "pool", target.step())
+        # Calls below a frame that was left for ever look as if that one still went on: for 8 of them it may.
+        allocs = target.step()["allocs"] - 8
+        followed.until(lambda: counted(followed, process, "pool")["allocs"] == allocs, 5.0)
+        expect(followed, process, "libc", target.step())
 
 
 def test_a_program_without_a_library_has_none_of_it(followed: Live) -> None:
