@@ -33,6 +33,7 @@ class Machine:
         self.events: list[Event] = []
         self.on_seconds = 0.0
         self.switches: list[tuple[float, bool]] = []
+        self.begins: list[tuple[float, float]] = []
         self._switching = switching
         self._owed = 0.0
         chosen = Allocations.model_validate(settings)
@@ -46,6 +47,8 @@ class Machine:
             on = self.duty.tick(self.clock.mono)
             if on != was:
                 self.switches.append((self.clock.mono, on))
+                if on:
+                    self.begins.append((self.clock.mono, self.on_seconds))
                 self._pass(self._switching, 0.5)
                 self.duty.switched(self._switching)
             self._pass(0.1, float(on))
@@ -160,7 +163,8 @@ def test_sampled_says_what_share_it_was_where_switching_takes_its_time() -> None
     off = [when for when, on in machine.switches if not on]
     slices = [end - begin for begin, end in zip(on[1:], off[1:], strict=False)]
     assert min(slices) > 2 * 0.5 / 0.1
-    assert machine.duty.share == pytest.approx(machine.on_seconds / 1000, rel=0.1)
+    (began, before), (ended, after) = machine.begins[-11], machine.begins[-1]
+    assert machine.duty.share == pytest.approx((after - before) / (ended - began), rel=0.005)
 
 
 def test_sampled_is_on_for_less_where_it_would_cost_more_than_the_budget() -> None:
