@@ -13,7 +13,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from machine import HERE, MB, background, child, cpu, free_port, get, median, memory, series, table, verdict, wait_for
-from oomcast_collectors import ALL
+from oomcast_collectors.all import ALL
 
 ENGINES = 10
 TARGET = 3.9

@@ -13,7 +13,7 @@ from subprocess import CalledProcessError
 from collectors.gpu.driver import FakeDriver, build, uuid
 
 from machine import HERE, background, cpu, free_port, get, wait_for
-from oomcast_collectors import ALL
+from oomcast_collectors.all import ALL
 from peers import Missing, nvitop_exporter
 
 GPUS = 8

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-import oomcast_collectors
 from oomcast.core import CORE_METRICS
+from oomcast_collectors.all import ALL
 from requires import needs
 
 ALERTS = Path(__file__).parents[1] / "alerts"
@@ -19,7 +19,7 @@ RULES: list[Mapping[str, Any]] = [
     rule for group in yaml.safe_load(RULES_FILE.read_text())["groups"] for rule in group["rules"]
 ]
 NAMES = [rule["alert"] for rule in RULES]
-METRICS = {metric.name for metric in CORE_METRICS} | {m.name for spec in oomcast_collectors.ALL for m in spec.metrics}
+METRICS = {metric.name for metric in CORE_METRICS} | {m.name for spec in ALL for m in spec.metrics}
 
 
 def promtool(*arguments: str) -> str:

@@ -40,7 +40,7 @@ def find(reserved: Iterable[Metric] = (), log: logging.Logger | None = None) -> 
     Raises SpecError when one of our own breaks the contract; a plug-in that does is logged and left out.
     """
     # The core knows no collector before it is asked for them, and whoever only needs the contract imports none.
-    from oomcast_collectors import ALL
+    from oomcast_collectors.all import ALL
 
     log = log or logging.getLogger("oomcast.plugins")
     names: set[str] = set()

@@ -4,10 +4,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-import oomcast_collectors
 from daemon.settings_cases import SPECS, loaded
 from oomcast.example import example
 from oomcast.settings import SettingsError, load
+from oomcast_collectors.all import ALL
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "oomcast.example.yaml"
 
@@ -61,7 +61,7 @@ def test_the_variables_in_it_are_read() -> None:
 
 
 def test_the_documented_one_is_current(request: pytest.FixtureRequest) -> None:
-    text = example(oomcast_collectors.ALL)
+    text = example(ALL)
     if request.config.getoption("--update-golden"):
         DOCUMENT.write_text(text)
     assert DOCUMENT.read_text() == text, f"{DOCUMENT.name} is not current: pytest --update-golden"

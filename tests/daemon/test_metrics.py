@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-import oomcast_collectors
 from collectors.cgroup import trees
 from collectors.gpu.driver import FakeDriver, build
 from e2e.engines import PAGES, endpoint, serving, watching
@@ -23,12 +22,13 @@ from fakes import FakeClock
 from oomcast.contract import Context, NotPresent, Roots
 from oomcast.core import CORE_METRICS
 from oomcast_collectors import ebpf, engine, gpu
+from oomcast_collectors.all import ALL
 from requires import needs
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "metrics.md"
 FIXTURES = ROOT / "tests" / "fixtures"
-TABLE = {metric.name for metric in CORE_METRICS} | {m.name for spec in oomcast_collectors.ALL for m in spec.metrics}
+TABLE = {metric.name for metric in CORE_METRICS} | {m.name for spec in ALL for m in spec.metrics}
 
 GIB = 1 << 30
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
@@ -107,7 +107,7 @@ def test_the_table_has_no_metric_of_engines_that_no_engine_produces(tmp_path: Pa
 
 def over(collector: str, roots: Roots, **settings: object) -> Iterator[str]:
     """The metrics that a collector of ours produces over a fixture in three seconds."""
-    spec = next(spec for spec in oomcast_collectors.ALL if spec.name == collector)
+    spec = next(spec for spec in ALL if spec.name == collector)
     clock = FakeClock()
     context = Context(roots, clock, logging.getLogger("test"), lambda facts: None, ("*",))
     made = spec.create(spec.settings.model_validate(settings), context)

@@ -36,21 +36,33 @@ def main() -> None:
 
 
 def _play(lab: Lab, daemon: Daemon) -> dict[str, object]:
+    _note("the daemon is ready")
     forecasts = Forecasts(daemon)
     for probe in ("oom_kills", "crashes"):
         daemon.says(f'oomcast_ebpf_probe_attached{{probe="{probe}"}} 1.0', START_SECONDS)
+    _note("the probes are attached")
     scrapes = {"before": daemon.runs(3, 30)}
     forecasts.during(lambda: _at_once(lab, ALONE))
+    _note("the climb is over")
     _at_once(lab, TOGETHER)
+    _note("the rest is over")
     # The kernel's numbers and the daemon's are of the same calm moment.
     truth = {"after": _calm(lab)}
     scrapes["after"] = daemon.runs(2, 30)
+    _note("memory runs out")
     _at_once(lab, LAST)
+    _note("it did")
     time.sleep(UNNAMED_SECONDS)
     scrapes["end"] = daemon.runs(2, 30)
     truth["end"] = {path: cell.files() for path, cell in lab.cells.items()}
     ends = {path: cell.ends() for path, cell in lab.cells.items()}
     return {"scrapes": scrapes, "truth": truth, "ends": ends, "forecasts": forecasts.seen}
+
+
+def _note(what: str) -> None:
+    """Where the time goes, for whoever reads the output."""
+    sys.stdout.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME):6.1f} s  {what}\n")
+    sys.stdout.flush()
 
 
 def _at_once(lab: Lab, scenarios: Sequence[Scenario]) -> None:
