@@ -206,7 +206,7 @@ class AllocationsPart:
 def adapt(description: Description, text: str, settings: EbpfSettings) -> tuple[Description, str, Mapping[str, int]]:
     """With the allocators that the settings name, and tables for as much as they can fill."""
     planned = plan(settings.allocations)
-    parts = [(SHIPPED / f"allocations_{part}.c").read_text() for part in ("calls", "mappings")]
+    parts = [(SHIPPED / f"allocations_{part}.c").read_text() for part in ("calls", "places", "mappings")]
     live, most = settings.allocations.live, settings.targets.most
     constants = {
         "LIVE": live if len(planned.spaces) > 1 else min(live, _FLOW_LIVE),

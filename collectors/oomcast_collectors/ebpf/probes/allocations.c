@@ -30,8 +30,7 @@ struct count_key {
 };
 
 struct count {
-    u64 calls, bytes, frees, freed_bytes, failures, unknown;
-    s64 live_bytes, live_blocks;
+    u64 calls, bytes, frees, freed_bytes, failures, unknown, live_bytes, live_blocks;
 };
 
 struct age_key {
@@ -42,7 +41,7 @@ struct age_key {
 };
 
 struct age {
-    s64 bytes, blocks;
+    u64 bytes, blocks;
 };
 
 struct stack_addresses {
@@ -59,10 +58,15 @@ BPF_TABLE("array", u32, u32, sides, 1);
 BPF_TABLE("stacktrace", int, struct stack_addresses, stacks, STACKS);
 BPF_TABLE("array", u32, u64, lost, LOSSES);
 
+/* Atomic even for one CPU's own counts: another thread's program may run there in the midst of this one. */
+static __always_inline void add(u64 *sum, u64 number) {
+    __sync_fetch_and_add(sum, number);
+}
+
 static __always_inline void lose(u32 what) {
     u64 *count = lost.lookup(&what);
     if (count)
-        __sync_fetch_and_add(count, 1);
+        add(count, 1);
 }
 
 static __always_inline u32 owner_of(u64 id) {
@@ -86,51 +90,50 @@ static __always_inline u32 epoch_of(u64 born, u64 now) {
     return age >= 1 << 10 ? epoch & ~0x1fU : epoch;
 }
 
-/* Changes what is outstanding. */
-static __always_inline void live(u32 owner, struct block *block, u64 now, s64 bytes, s64 pieces) {
-    struct count *count = count_of(owner, block->kind);
+/* Changes what is outstanding. count: of the block's owner and kind. */
+static __always_inline void live(u32 owner, struct count *count, struct block *block, u64 now, s64 bytes, s64 pieces) {
     u32 first = 0, *side = sides.lookup(&first);
-    struct age_key key = {.owner = owner, .kind = block->kind, .epoch = epoch_of(block->born, now), .side = side ? *side : 0};
+    struct age_key key = {.owner = owner, .kind = block->kind, .epoch = epoch_of(block->born, now)};
     struct age zero = {}, *age;
     if (!count)
         return;
-    count->live_bytes += bytes;
-    count->live_blocks += pieces;
+    add(&count->live_bytes, bytes);
+    add(&count->live_blocks, pieces);
+    key.side = side ? *side : 0;
     age = ages.lookup_or_try_init(&key, &zero);
     if (!age) {
         lose(LOST_AGES);
         return;
     }
-    __sync_fetch_and_add(&age->bytes, bytes);
-    __sync_fetch_and_add(&age->blocks, pieces);
+    add(&age->bytes, bytes);
+    add(&age->blocks, pieces);
 }
 
 static __always_inline void freed(u32 owner, struct block *block, u64 now) {
     struct count *count = count_of(owner, block->kind);
-    if (count) {
-        count->frees++;
-        count->freed_bytes += block->size;
-    }
-    live(owner, block, now, -(s64)block->size, -1);
+    if (!count)
+        return;
+    add(&count->frees, 1);
+    add(&count->freed_bytes, block->size);
+    live(owner, count, block, now, -(s64)block->size, -1);
 }
 
 static __always_inline void unknown(u32 owner, u32 kind) {
     struct count *count = count_of(owner, kind);
     if (count)
-        count->unknown++;
+        add(&count->unknown, 1);
 }
 
 static __always_inline void failed(u32 owner, u32 kind) {
     struct count *count = count_of(owner, kind);
     if (count)
-        count->failures++;
+        add(&count->failures, 1);
 }
 
-static __always_inline void gave(u32 owner, u32 kind, u64 size) {
-    struct count *count = count_of(owner, kind);
+static __always_inline void gave(struct count *count, u64 size) {
     if (count) {
-        count->calls++;
-        count->bytes += size;
+        add(&count->calls, 1);
+        add(&count->bytes, size);
     }
 }
 
@@ -142,7 +145,7 @@ static __always_inline s32 stack_of(struct pt_regs *ctx) {
 }
 
 /* 0 when it is kept. */
-static __always_inline int keep(u32 owner, u32 space, u64 address, struct block *block, u64 now) {
+static __always_inline int keep(u32 owner, u32 space, u64 address, struct block *block, struct count *count, u64 now) {
     struct block_key key = {.owner = owner, .space = space, .address = address};
     if (blocks.insert(&key, block)) {
         struct block *stale = blocks.lookup(&key), old;
@@ -153,10 +156,8 @@ static __always_inline int keep(u32 owner, u32 space, u64 address, struct block 
         /* It was given back where nobody looked. */
         old = *stale;
         blocks.update(&key, block);
-        if (old.kind)
-            freed(owner, &old, now);
+        freed(owner, &old, now);
     }
-    if (block->kind)
-        live(owner, block, now, block->size, 1);
+    live(owner, count, block, now, block->size, 1);
     return 0;
 }

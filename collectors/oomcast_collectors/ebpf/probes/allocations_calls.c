@@ -10,9 +10,10 @@ struct call_key {
     u32 unused;
 };
 
-/* A call that has not returned. sp: its frame. place: where it writes the address, factor: what its size is multiplied by,
- * 0 without. old: what it takes back if it succeeds; taken: that block, of kind 0 if it is not known. inner: how many
- * calls began within it. The rest is of mappings: the first that is in the range from .. to, and how many are in it. */
+/* A call that has not returned. sp: its frame. place: where it writes the address, factor: where it writes what its
+ * size is multiplied by, 0 without. old: what it takes back if it succeeds; taken: that block, of kind 0 if it is not known.
+ * inner: how many calls began within it. The rest is of mappings: what the call is and what it makes, how many were in
+ * the range that it took back, and where the first of them, which is taken, starts. */
 struct call {
     u64 sp, size, place, factor, old;
     struct block taken;
@@ -22,9 +23,8 @@ struct call {
 
 BPF_TABLE("hash", struct call_key, struct call, calls, 8192);
 
-/* Remembers a call until it returns; 0 when it is to be followed. One within another of its space is not: that
- * one counts. Where the other has the same frame it went over to this one, and where it is below it was left by a jump.
- * through: the other counts nothing itself. */
+/* Remembers a call until it returns; 0 when it is to be followed. One within another of its space is not: that one
+ * counts. Where the other has the same frame it went over to this one, and where it is below it was left by a jump. */
 static __always_inline int enter(u64 id, u32 owner, u32 space, struct call *call) {
     struct call_key key = {.owner = owner, .space = space, .thread = id};
     struct call *outer;
@@ -57,11 +57,12 @@ static __always_inline int leave(struct pt_regs *ctx, u64 id, u32 owner, u32 spa
 static __always_inline int begin(struct pt_regs *ctx, u32 space, u64 size, u64 old, u64 place, u64 factor, u32 inner) {
     u64 id = bpf_get_current_pid_tgid();
     u32 owner = owner_of(id);
-    struct call call = {.sp = PT_REGS_SP(ctx), .size = size, .old = old, .place = place, .factor = factor, .inner = inner};
+    struct call call = {.sp = PT_REGS_SP(ctx), .size = size, .old = old, .place = place, .factor = factor};
     struct block_key key = {.owner = owner, .space = space, .address = old};
     struct call_key own = {.owner = owner, .space = space, .thread = id};
     struct block *block;
     struct call *entered;
+    call.inner = inner;
     if (!owner || enter(id, owner, space, &call) || !old)
         return 0;
     block = blocks.lookup(&key);
@@ -90,9 +91,9 @@ static __always_inline u64 given(u64 result, struct call *call) {
 static __always_inline void freed_unseen(u32 owner, u32 kind, int keeps) {
     struct count *count = count_of(owner, kind);
     if (count && keeps)
-        count->unknown++;
+        add(&count->unknown, 1);
     else if (count)
-        count->frees++;
+        add(&count->frees, 1);
 }
 
 /* It returns. keeps: whether blocks are followed, and not only counted. */
@@ -101,6 +102,7 @@ static __always_inline int end(struct pt_regs *ctx, u32 space, u32 kind, int kee
     u32 owner = owner_of(id);
     struct call call;
     struct block block = {.born = now, .kind = kind, .stack = -1};
+    struct count *count;
     if (!owner || leave(ctx, id, owner, space, &call))
         return 0;
     address = given(result, &call);
@@ -110,7 +112,7 @@ static __always_inline int end(struct pt_regs *ctx, u32 space, u32 kind, int kee
             struct block_key key = {.owner = owner, .space = space, .address = call.old};
             if (blocks.update(&key, &call.taken)) {
                 lose(LOST_BLOCKS);
-                live(owner, &call.taken, now, -(s64)call.taken.size, -1);
+                live(owner, count_of(owner, kind), &call.taken, now, -(s64)call.taken.size, -1);
             }
         }
         return 0;
@@ -121,11 +123,12 @@ static __always_inline int end(struct pt_regs *ctx, u32 space, u32 kind, int kee
         freed_unseen(owner, kind, keeps);
     if (!address)
         return 0;
-    gave(owner, kind, call.size);
+    count = count_of(owner, kind);
+    gave(count, call.size);
     block.size = call.size;
     if (keeps) {
         block.stack = stack_of(ctx);
-        keep(owner, space, address, &block, now);
+        keep(owner, space, address, &block, count, now);
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Mappings and the break. A mapping may be given back in parts, so it has to be found by any address in it. */
+/* Mappings and the break: the calls that make, change and end them. */
 
 #define MAP_FIXED 0x10
 #define MAP_ANONYMOUS 0x20
@@ -9,18 +9,8 @@
 #define MAP 0
 #define UNMAP 1
 #define REMAP 2
-#define LOWEST 12
-#define HIGHEST 46
-#define CHUNKS 5
 /* The newest part of the heap grows, and becomes young again, up to this share of the heap. */
 #define HEAP_SHARE 10
-
-/* A mapping of 2^level bytes and more, level is even, touches up to five chunks of that size. In each it either holds the
- * first byte or starts behind it, and no other mapping of that level does the same: so each place is one mapping's. */
-struct place_key {
-    u64 level_side_owner;
-    u64 chunk;
-};
 
 struct heap {
     u64 base, end, last;
@@ -33,110 +23,11 @@ struct range {
     u64 from, to, when;
 };
 
-BPF_TABLE("hash", struct place_key, u64, places, PLACES);
 BPF_TABLE("hash", u32, struct heap, heaps, OWNERS);
 BPF_RINGBUF_OUTPUT(ranges, RANGE_PAGES);
 
 static __always_inline u64 round_up(u64 size, u64 unit) {
     return (size + unit - 1) & ~(unit - 1);
-}
-
-/* The logarithm, without the builtin that this compiler has no code for. */
-static __always_inline u32 level_of(u64 size) {
-    u32 level = 0;
-#pragma unroll
-    for (u32 bits = 32; bits; bits >>= 1)
-        if (size >> (level + bits))
-            level += bits;
-    level &= ~1U;
-    return level < LOWEST ? LOWEST : level > HIGHEST ? HIGHEST : level;
-}
-
-static __always_inline void place(u32 owner, u64 start, u64 size, int there) {
-    u32 level = level_of(size);
-#pragma nounroll
-    for (u32 i = 0; i < CHUNKS; i++) {
-        u64 chunk = (start >> level) + i;
-        struct place_key key = {(u64)(level | (chunk << level < start)) << 32 | owner, chunk};
-        if (chunk > (start + size - 1) >> level)
-            break;
-        if (!there)
-            places.delete(&key);
-        else if (places.update(&key, &start))
-            lose(LOST_BLOCKS);
-    }
-}
-
-static __always_inline int map(u32 owner, u64 start, struct block *block, u64 now) {
-    if (keep(owner, MAPPINGS, start, block, now))
-        return -1;
-    place(owner, start, block->size, 1);
-    return 0;
-}
-
-/* Of a mapping that is known; what is outstanding stays. */
-static __always_inline void unmap(u32 owner, u64 start, u64 size) {
-    struct block_key key = {.owner = owner, .space = MAPPINGS, .address = start};
-    blocks.delete(&key);
-    place(owner, start, size, 0);
-}
-
-/* The same without a count of what is outstanding, for a part of one. */
-static __always_inline void map_part(u32 owner, u64 start, u64 size, struct block *whole) {
-    struct block_key key = {.owner = owner, .space = MAPPINGS, .address = start};
-    struct block part = *whole;
-    part.size = size;
-    if (blocks.update(&key, &part))
-        lose(LOST_BLOCKS);
-    else
-        place(owner, start, size, 1);
-}
-
-/* The mapping that holds an address; 0 when there is one. */
-static __always_inline int find(u32 owner, u64 address, u64 *start, struct block *block) {
-    struct block_key key = {.owner = owner, .space = MAPPINGS, .address = address};
-    struct block *found = blocks.lookup(&key);
-    if (found) {
-        *start = address;
-        *block = *found;
-        return 0;
-    }
-#pragma nounroll
-    for (u32 i = LOWEST; i < HIGHEST + 2; i++) {
-        struct place_key place = {(u64)i << 32 | owner, address >> (i & ~1U)};
-        u64 *at = places.lookup(&place);
-        if (!at || *at > address)
-            continue;
-        key.address = *at;
-        found = blocks.lookup(&key);
-        if (found && address - key.address < found->size) {
-            *start = key.address;
-            *block = *found;
-            return 0;
-        }
-    }
-    return -1;
-}
-
-/* Takes a range back from one mapping; the bytes, if its kind is counted. call: gets how many mappings there were so far,
- * counted or not, and the first, for restore(). */
-static __always_inline u64 cut_one(u32 owner, u64 from, u64 to, u64 start, struct block *block, u64 now, struct call *call) {
-    u64 end = start + block->size;
-    struct count *count = count_of(owner, block->kind);
-    unmap(owner, start, block->size);
-    if (start < from)
-        map_part(owner, start, from - start, block);
-    if (to < end)
-        map_part(owner, to, end - to, block);
-    if (!call->pieces++) {
-        call->start = start;
-        call->taken = *block;
-    }
-    if (!count)
-        return 0;
-    count->freed_bytes += to - from;
-    live(owner, block, now, from - to, (s64)(start < from) + (to < end) - 1);
-    return to - from;
 }
 
 /* What is left of a range, mappings that are whole and gaps, is taken back by whoever reads this. */
@@ -177,7 +68,7 @@ static __always_inline u64 give_back(u32 owner, u64 from, u64 to, u64 now, struc
     u64 bytes = cut(owner, from, to, now, call);
     struct count *count = count_of(owner, call->taken.kind ? call->taken.kind : MMAP);
     if (count && bytes)
-        count->frees++;
+        add(&count->frees, 1);
     return bytes;
 }
 
@@ -198,9 +89,9 @@ static __always_inline void restore(u32 owner, struct call *call, u64 now) {
         unmap(owner, last, end - last);
     map_part(owner, call->start, call->taken.size, &call->taken);
     if (count) {
-        count->frees--;
-        count->freed_bytes -= last - first;
-        live(owner, &call->taken, now, last - first, 1 - (s64)(call->start < first) - (last < end));
+        add(&count->frees, -1);
+        add(&count->freed_bytes, -(last - first));
+        live(owner, count, &call->taken, now, last - first, 1 - (s64)(call->start < first) - (last < end));
     }
 }
 
@@ -260,6 +151,7 @@ int on_mapping_return(struct pt_regs *ctx) {
     u32 owner = owner_of(id);
     struct call call;
     struct block block = {.born = now, .stack = -1};
+    struct count *count;
     if (!owner || leave(ctx, id, owner, MAPPINGS, &call))
         return 0;
     block.kind = call.kind;
@@ -276,10 +168,11 @@ int on_mapping_return(struct pt_regs *ctx) {
         unknown(owner, MMAP);
     if (call.fixed)
         give_back(owner, start, start + block.size, now, &call);
-    gave(owner, block.kind, block.size);
-    if (block.kind)
+    count = count_of(owner, block.kind);
+    gave(count, block.size);
+    if (count)
         block.stack = stack_of(ctx);
-    map(owner, start, &block, now);
+    map(owner, start, &block, count, now);
     return 0;
 }
 
@@ -293,7 +186,7 @@ int on_brk(struct pt_regs *ctx) {
 }
 
 /* The newest part, if it is to grow with the break: taken out, as it is young again. */
-static __always_inline u64 newest(u32 owner, struct heap *heap, u64 now) {
+static __always_inline u64 newest(u32 owner, struct heap *heap, struct count *count, u64 now) {
     struct block_key key = {.owner = owner, .space = MAPPINGS, .address = heap->last};
     struct block *last = blocks.lookup(&key), block;
     if (!last || last->kind != BRK || heap->last + last->size != heap->end)
@@ -302,7 +195,7 @@ static __always_inline u64 newest(u32 owner, struct heap *heap, u64 now) {
         return heap->end;
     block = *last;
     unmap(owner, heap->last, block.size);
-    live(owner, &block, now, -(s64)block.size, -1);
+    live(owner, count, &block, now, -(s64)block.size, -1);
     return heap->last;
 }
 
@@ -312,27 +205,27 @@ int on_brk_return(struct pt_regs *ctx) {
     struct call call;
     struct block block = {.born = now, .kind = BRK};
     struct heap *heap = heaps.lookup(&owner);
+    struct count *count = count_of(owner, BRK);
     if (!owner || !heap || leave(ctx, id, owner, MAPPINGS, &call))
         return 0;
     end = call.size;
     if (PT_REGS_RC(ctx)) {
         failed(owner, BRK);
     } else if (end > heap->end) {
-        gave(owner, BRK, end - heap->end);
-        heap->last = newest(owner, heap, now);
+        gave(count, end - heap->end);
+        heap->last = newest(owner, heap, count, now);
         block.size = end - heap->last;
         block.stack = stack_of(ctx);
         heap->end = end;
-        map(owner, heap->last, &block, now);
+        map(owner, heap->last, &block, count, now);
     } else if (end && end < heap->end) {
         u64 from = end > heap->base ? end : heap->base, to = heap->end;
-        struct count *count = count_of(owner, BRK);
         heap->end = end;
         heap->base = end < heap->base ? end : heap->base;
         if (from >= to || !cut_start(owner, &from, to, now, &call))
             unknown(owner, BRK);
         else if (count)
-            count->frees++;
+            add(&count->frees, 1);
         leave_rest(owner, from, to, now);
     }
     return 0;
