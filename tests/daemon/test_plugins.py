@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import oomcast_collectors
 from oomcast.contract import CollectorSettings, CollectorSpec
 from oomcast.metric import Metric
 from oomcast.plugins import SpecError, find, load_specs
@@ -57,7 +56,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
 def own(monkeypatch: pytest.MonkeyPatch) -> tuple[CollectorSpec, ...]:
     """Our own tuple, reduced to one collector, so that the tests do not change with it."""
     specs = (spec("alpha", "alpha_used"),)
-    monkeypatch.setattr(oomcast_collectors, "ALL", specs, raising=False)
+    monkeypatch.setattr("oomcast_collectors.all.ALL", specs, raising=False)
     return specs
 
 
@@ -166,7 +165,7 @@ def test_unreadable_metadata_hides_no_other_plugin(install: Install, caplog: pyt
 def test_our_own_mistakes_are_errors(
     specs: tuple[CollectorSpec, ...], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(oomcast_collectors, "ALL", specs)
+    monkeypatch.setattr("oomcast_collectors.all.ALL", specs)
     with pytest.raises(SpecError, match=reason):
         load_specs()
 
@@ -175,6 +174,6 @@ def test_two_names_of_one_family_clash(monkeypatch: pytest.MonkeyPatch) -> None:
     """In OpenMetrics the counter x_total and the gauge x are the same family."""
     counter = Metric("oomcast_kills_total", "counter", "Kills.")
     gauge = replace(spec("beta"), metrics=(Metric("oomcast_kills", "gauge", "Kills."),))
-    monkeypatch.setattr(oomcast_collectors, "ALL", (gauge,))
+    monkeypatch.setattr("oomcast_collectors.all.ALL", (gauge,))
     with pytest.raises(SpecError, match="oomcast_kills of 'beta' belongs to the core"):
         load_specs([counter])
