@@ -11,9 +11,9 @@ struct call_key {
 };
 
 /* A call that has not returned. sp: its frame. place: where it writes the address, factor: where it writes what its
- * size is multiplied by, 0 without. old: what it takes back if it succeeds; taken: that block, of kind 0 if it is not known.
- * inner: how many calls began within it. The rest is of mappings: what the call is and what it makes, how many were in
- * the range that it took back, and where the first of them, which is taken, starts. */
+ * size is multiplied by, 0 without. old: what it takes back if it succeeds; taken: that block, of kind 0 if it is not
+ * known. inner: how many calls began within it. The rest is of mappings: what the call is and what it makes, how many
+ * were in the range that it took back, and where the first of them, which is taken, starts. */
 struct call {
     u64 sp, size, place, factor, old;
     struct block taken;
