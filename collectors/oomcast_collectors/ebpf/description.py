@@ -98,12 +98,17 @@ class Description(_Model):
         return self
 
 
+def is_shipped(name: str, folder: Path | None) -> bool:
+    """Whether the probe of that name is one of ours; `folder` may replace it."""
+    return folder is None or not (folder / f"{name}.yaml").exists()
+
+
 def read(name: str, folder: Path | None) -> tuple[Description, str]:
     """The description and the program of a probe: NAME.yaml and NAME.c, in `folder` or as shipped.
 
     Raises DescriptionError, whose text names the file.
     """
-    home = folder if folder is not None and (folder / f"{name}.yaml").exists() else SHIPPED
+    home = SHIPPED if folder is None or is_shipped(name, folder) else folder
     try:
         texts = [_text(home / f"{name}{suffix}") for suffix in (".yaml", ".c")]
         return Description.model_validate(yaml.safe_load(texts[0])), texts[1]

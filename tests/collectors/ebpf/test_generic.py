@@ -88,6 +88,11 @@ def test_tables_become_series_and_outlive_their_process(tmp_path: Path) -> None:
 
 
 BROKEN = {
+    "kills_the_compiler": (
+        TRACEPOINT,
+        "int on_call(u64 *ctx) { return ((unsigned __int128)ctx[1] * ctx[2]) >> 64; }\n",
+        "the compiler dies of it",
+    ),
     "compiles_not": (TRACEPOINT, "int on_call(void *ctx) { return nothing; }\n", "undeclared identifier"),
     "empty": (TRACEPOINT, "", "on_call"),
     "refused": (TRACEPOINT, UNVERIFIABLE, "refused"),

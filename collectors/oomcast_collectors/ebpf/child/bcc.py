@@ -1,8 +1,10 @@
 """BCC, found and put right: the module that is in Debian, without kernel headers, with a tracefs of our own."""
 
+import contextlib
 import ctypes
 import importlib.util
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,8 @@ HEADERS = Path(__file__).parent.parent / "headers"
 TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE = 0x4000 | 0x40000
+_LONGEST = 60
+"""Seconds in which a program is compiled."""
 
 
 class EbpfError(Exception):
@@ -52,6 +56,19 @@ class Bcc:
                 return self.BPF(text=text, cflags=["-w"])
             except Exception as error:
                 raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
+
+    def try_out(self, text: str) -> None:
+        """Compiles it in a process that may die of it: some errors end the compiler's process, and some texts keep it
+        busy for ever. Raises EbpfError if that is so; what is wrong otherwise is for compile() to say."""
+        child = os.fork()
+        if child == 0:
+            signal.alarm(_LONGEST)
+            with contextlib.suppress(EbpfError):
+                self.compile(text)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status:
+            raise EbpfError("the compiler dies of it, or does not end")
 
     def load(self, bpf: Any, function: str, kind: int, attach_type: int = -1) -> int:
         """The descriptor of a loaded program. Raises EbpfError."""

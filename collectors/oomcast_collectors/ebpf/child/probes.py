@@ -10,7 +10,7 @@ from oomcast_collectors.ebpf.child.generic import GenericPart, check_tables
 from oomcast_collectors.ebpf.child.part import Maker, Part, Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.child.shipped import SHIPPED, Shipped
-from oomcast_collectors.ebpf.description import DescriptionError, read
+from oomcast_collectors.ebpf.description import DescriptionError, is_shipped, read
 from oomcast_collectors.ebpf.wire import Row
 
 
@@ -28,7 +28,7 @@ def load(name: str, tools: Tools) -> tuple[Program, Maker]:
         description, text, constants = shipped.adapt(description, text, tools.settings)
     else:
         constants = {}
-    program = Program(tools.bcc, name, description, text, constants)
+    program = Program(tools.bcc, name, description, text, constants, tried=is_shipped(name, tools.settings.folder))
     try:
         check_tables(program)
         program.load()

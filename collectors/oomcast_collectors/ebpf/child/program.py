@@ -15,14 +15,24 @@ class Program:
     """All descriptors it holds are closed by close(), and by the kernel when the process ends, however it ends."""
 
     def __init__(
-        self, bcc: Bcc, name: str, description: Description, text: str, constants: Mapping[str, int] | None = None
+        self,
+        bcc: Bcc,
+        name: str,
+        description: Description,
+        text: str,
+        constants: Mapping[str, int] | None = None,
+        *,
+        tried: bool = True,
     ) -> None:
-        """constants: macros that override the description's. Raises EbpfError when it does not compile."""
+        """constants: macros that override the description's. tried: it is known that the compiler survives it. Raises
+        EbpfError when it does not compile."""
         self.name = name
         self.description = description
         self._bcc = bcc
         macros = {**description.constants, **(constants or {})}
         head = "".join(f"#define {macro} {value}\n" for macro, value in macros.items())
+        if not tried:
+            bcc.try_out(f"{head}{text}")
         self._bpf = bcc.compile(f"{head}{text}")
         self._functions: dict[tuple[str, int], int] = {}
         self._tracepoints: dict[str, int] = {}
