@@ -17,10 +17,9 @@ REST = b"\x90" * 8
 # In a process of its own: BCC takes this one's mounts and modules.
 LOOK = """
 import sys
-from oomcast_collectors.ebpf.child.bcc import Bcc
 from oomcast_collectors.ebpf.child.mapped import Mapped
 from oomcast_collectors.ebpf.child.points import Points
-points = Points(Bcc())
+points = Points()
 path = sys.argv[1]
 for turn in range(2):
     for symbol in sys.argv[2:]:

@@ -20,12 +20,11 @@ from requires import needs
 
 LIVE = needs("ebpf", "cc")
 
-# It changes the mounts of the process that makes it, so it is made in one of its own.
+# In a process of its own, that ends with the files it holds open.
 LOOKUP = """
 import sys
-from oomcast_collectors.ebpf.child.bcc import Bcc
 from oomcast_collectors.ebpf.child.symbols import Symbols
-symbols = Symbols(Bcc(), "/proc")
+symbols = Symbols("/proc")
 pid = int(sys.argv[1])
 assert symbols.prime(pid)
 print("primed", flush=True)

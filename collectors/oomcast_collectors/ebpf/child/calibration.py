@@ -63,7 +63,7 @@ def measure(
         with _Caller(allocate) as caller:
             enrol(caller.pid)
             try:
-                return _measure(program, Points(bcc), caller, group, allocate)
+                return _measure(program, Points(), caller, group, allocate)
             finally:
                 dismiss(caller.pid)
     except (EbpfError, NotMeasured, OSError, ValueError) as error:

@@ -31,12 +31,12 @@ def check(order: Order, outlet: Outlet) -> None:
         bcc = Bcc()
     except OSError as error:
         raise NotPresent(str(error)) from error
-    points = Points(bcc)
+    points = Points()
     roots = Roots(proc=Path(order.proc), pods=Path(order.pods))
     targets = Targets(settings.targets, tuple(order.serving), roots, clock, lambda process, came: None)
     tools = Tools(
         *(bcc, settings, clock, log, order.proc, Events(bcc, log)),
-        *(targets, Attacher(order.proc, points, log), Symbols(bcc, order.proc), outlet.send),
+        *(targets, Attacher(order.proc, points, log), Symbols(order.proc), outlet.send),
     )
     for name in settings.probes:
         began = time.monotonic()

@@ -45,9 +45,9 @@ class Loop:
         except OSError as error:
             raise NotPresent(str(error)) from error
         self._bcc = bcc
-        self._attacher = Attacher(order.proc, Points(bcc), self._log)
+        self._attacher = Attacher(order.proc, Points(), self._log)
         self._events = Events(bcc, self._log)
-        self._symbols = Symbols(bcc, order.proc)
+        self._symbols = Symbols(order.proc)
         pids = (order.stacks.pid,) if order.stacks else ()
         serving = tuple(order.serving)
         self._targets = Targets(settings.targets, serving, roots, self._clock, self._changed, pids)

@@ -1,16 +1,17 @@
 """Where in a file a function is, and at which instruction it is cheap to probe."""
 
-import ctypes
 import os
 import re
-from typing import Any, NamedTuple
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from oomcast_collectors.ebpf.child.bcc import Bcc
+from oomcast_collectors.ebpf.child.elf import Elf
 from oomcast_collectors.ebpf.child.mapped import Mapped
 
 _MOST_MATCHES = 50
 _PROLOGUE = 32
-_MOST_FILES = 500
+_MOST_KNOWN = 20_000
 
 
 class Point(NamedTuple):
@@ -26,8 +27,7 @@ class Point(NamedTuple):
 class Points:
     """Finds functions by name and remembers them per file. Not thread-safe."""
 
-    def __init__(self, bcc: Bcc) -> None:
-        self._bcc = bcc
+    def __init__(self) -> None:
         self._known: dict[tuple[tuple[str, int], int, int, str], tuple[Point, ...]] = {}
 
     def find(self, file: Mapped, symbol: str) -> tuple[Point, ...]:
@@ -37,47 +37,35 @@ class Points:
         """
         # An inode number is given out again: the wrong place in another file would be the end of the process.
         status = os.stat(file.path)  # noqa: PTH116 - a link that leads to the mapped file itself
+        if not stat.S_ISREG(status.st_mode):  # to open a device does something
+            return ()
         key = (file.identity, status.st_ctime_ns, status.st_size, symbol)
         if key not in self._known:
-            if len(self._known) > _MOST_FILES:
+            if len(self._known) > _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = self._look(file.path, symbol)
         return self._known[key]
 
     def _look(self, path: str, symbol: str) -> tuple[Point, ...]:
-        names = self._matching(path, symbol.strip("/")) if symbol.startswith("/") else [symbol]
+        elf = Elf(path)
         by_offset: dict[int, Point] = {}
-        for name in names:
-            offset = self._offset(path, name)
+        for name, address in _matching(elf, symbol):
+            offset = elf.offset(address)
             if offset is not None and offset not in by_offset:
                 shift, stepped = cheap_entry(_code(path, offset))
                 by_offset[offset] = Point(name, offset, shift, stepped)
+                if len(by_offset) == _MOST_MATCHES:
+                    break
         return tuple(by_offset.values())
 
-    def _offset(self, path: str, name: str) -> int | None:
-        from bcc.libbcc import bcc_symbol  # there once Bcc has been made
 
-        found = bcc_symbol()
-        lib: Any = self._bcc.lib
-        if lib.bcc_resolve_symname(path.encode(), name.encode(), 0, 0, None, ctypes.byref(found)) < 0:
-            return None
-        lib.bcc_procutils_free(found.module)
-        return int(found.offset)
-
-    def _matching(self, path: str, expression: str) -> list[str]:
-        wanted = re.compile(expression)
-        names: list[str] = []
-
-        def look(name: bytes, _: int) -> int:
-            text = name.decode("utf-8", "replace")
-            if wanted.search(text) and text not in names:
-                names.append(text)
-            return 1 if len(names) >= _MOST_MATCHES else 0
-
-        from bcc.libbcc import _SYM_CB_TYPE  # as above
-
-        self._bcc.lib.bcc_foreach_function_symbol(path.encode(), _SYM_CB_TYPE(look))
-        return names
+def _matching(elf: Elf, symbol: str) -> Iterator[tuple[str, int]]:
+    """(name, address) of each function that is meant; one may come twice."""
+    if symbol.startswith("/"):
+        wanted = re.compile(symbol.strip("/"))
+        yield from (found for found in elf.names() if wanted.search(found[0]))
+    else:
+        yield from ((symbol, address) for address in elf.named(symbol))
 
 
 def cheap_entry(code: bytes) -> tuple[int, bool]:

@@ -5,10 +5,9 @@ import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary, finalize
 
-from oomcast_collectors.ebpf.child.bcc import Bcc
 from oomcast_collectors.ebpf.child.codefile import CodeFile
 from oomcast_collectors.ebpf.child.demangle import demangled
 from oomcast_collectors.ebpf.child.mapped import Mapped, mapped
@@ -55,8 +54,7 @@ class Symbols:
     Files are held open as long as a known process has them mapped, each once for all processes.
     """
 
-    def __init__(self, bcc: Bcc, proc: str) -> None:
-        self._lib: Any = bcc.lib
+    def __init__(self, proc: str) -> None:
         self._proc = proc
         self._known: dict[int, _Known] = {}
         self._code: WeakValueDictionary[tuple[str, int], CodeFile] = WeakValueDictionary()
@@ -140,7 +138,7 @@ class Symbols:
         code = self._code.get(file.identity)
         if code is None:
             try:
-                code = CodeFile(self._lib, file.path)
+                code = CodeFile(file.path)
             except OSError:  # too many open files, or gone since
                 return None
             finalize(code, os.close, code.fd)
