@@ -69,7 +69,7 @@ class Allocations(_Model):
     )
     stacks: Annotated[int, Field(ge=1, le=50)] = Field(5, description="stacks in an event, those with most bytes")
     live: Annotated[int, Field(ge=1024, le=1 << 24)] = Field(
-        1 << 18, description="blocks that are followed at most; 240 bytes of kernel memory each"
+        1 << 18, description="blocks that are followed at most; 104 bytes of kernel memory each"
     )
 
     @field_validator("ages")

@@ -15,7 +15,7 @@ from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Order, Report, decode
 
 COMMAND = (sys.executable, "-m", "oomcast_collectors.ebpf.child")
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 class Live:

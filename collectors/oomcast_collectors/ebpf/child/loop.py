@@ -26,7 +26,7 @@ from oomcast_collectors.ebpf.wire import Order, Report, Row, Stack, Wanted
 _WAIT = 0.1
 _SCAN = 1.0
 _REPORT = 1.0
-_ATTACHED = 20.0
+_ATTACHED = 10.0
 """Seconds that it may take at most until a process is followed: what a call costs is measured first."""
 
 
@@ -100,6 +100,7 @@ class Loop:
             self._scan_due = now + _SCAN
             self._targets.scan()
         self._attacher.refresh(now)
+        self._symbols.refresh(now)
         self._probes.tick(now)
         if now >= self._report_due:
             self._report_due = now + _REPORT
