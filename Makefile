@@ -70,7 +70,7 @@ secrets-baseline: setup-dev ## rewrite .secrets.baseline, to be reviewed
 
 check: lint types secrets test ## everything that CI checks
 
-bench: setup ## measure the daemon beside floors and peers (ARGS="scrape"); takes root, and a quarter of an hour
+bench: setup ## measure the daemon beside floors and peers (ARGS="scrape"); takes root, and half an hour
 	@$(BIN)/python bench/run.py $(ARGS)
 
 lock: setup-dev ## rewrite constraints.txt with the newest versions
