@@ -4,17 +4,19 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from ebpf_lab.lab import Target, build
+from oomcast_collectors.ebpf.child import symbols as module
 from oomcast_collectors.ebpf.child.blame import blamed
 from oomcast_collectors.ebpf.child.demangle import demangled
 from oomcast_collectors.ebpf.child.mapped import mapped
 from oomcast_collectors.ebpf.child.perfmap import PerfMap
-from oomcast_collectors.ebpf.child.symbols import Frame
+from oomcast_collectors.ebpf.child.symbols import UNKNOWN, Frame, Symbols
 from oomcast_collectors.ebpf.child.unwind import Call
 from requires import needs
 
@@ -99,6 +101,48 @@ def test_a_process_that_is_gone_cannot_be_primed() -> None:
     code = LOOKUP.replace("assert symbols.prime(pid)", "assert not symbols.prime(pid)")
     process = subprocess.run([sys.executable, "-c", code, "4194304", "0"], input="\n", text=True, capture_output=True)
     assert process.stdout == "primed\nNone\n"
+
+
+def code_of(target: Target) -> int:
+    """Where the target's program is mapped."""
+    return next(file.start for file in mapped("/proc", target.pid) if file.program)
+
+
+@needs("cc")
+def test_the_files_of_a_process_that_ended_are_let_go() -> None:
+    """A volume cannot be unmounted while a file on it is open."""
+    symbols = Symbols("/proc")
+    with Target(build("leak")) as target:
+        code = code_of(target)
+        assert symbols.prime(target.pid)
+    assert str(build("leak")) in opened()
+    now = time.monotonic()
+    symbols.refresh(now + 20)
+    symbols.refresh(now + 40)
+    assert symbols.frame(code, target.pid) is not None
+    symbols.refresh(now + 60)
+    assert symbols.frame(code, target.pid) is None
+    assert str(build("leak")) not in opened()
+
+
+@needs("cc")
+def test_there_is_an_end_to_reading_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Target(build("leak")) as target:
+        main = code_of(target) + 0x300
+        for seconds, named in ((5.0, True), (0.0, False)):
+            monkeypatch.setattr(module, "_ALLOWED", seconds)
+            symbols = Symbols("/proc")
+            assert symbols.prime(target.pid)
+            frame = symbols.frame(main, target.pid)
+            assert frame is not None
+            assert (frame.function != UNKNOWN) == named
+            assert frame.module == "leak"
+
+
+def opened() -> set[str]:
+    """What this process has open."""
+    descriptors = list(Path("/proc/self/fd").iterdir())
+    return {os.readlink(one) for one in descriptors if one.is_symlink()}  # noqa: PTH115 - it may lead to no path
 
 
 def test_a_perf_map_names_code_made_at_run_time(tmp_path: Path) -> None:

@@ -106,7 +106,28 @@ def test_one_that_executes_something_else_stays(machine: Machine) -> None:
     assert machine.scan() == []
 
 
-def test_the_end_of_a_thread_is_not_the_end_of_its_process(machine: Machine) -> None:
+def test_the_first_thread_ends_and_another_executes_something(machine: Machine) -> None:
+    machine.process(7, b"server")
+    machine.scan()
+    machine.process(7, b"server", flags=EXITING)
+    machine.targets.ended(7)
+    assert machine.said() == [("-server", 7)]
+    machine.process(7, b"python")
+    machine.targets.executed(7)
+    assert machine.said() == [("+server", 7)]
+
+
+def test_a_pid_that_is_used_again_at_once(machine: Machine) -> None:
+    machine.process(7, b"server")
+    machine.scan()
+    machine.process(7, b"innocent", start=101)
+    machine.targets.ended(7)
+    assert machine.said() == [("-server", 7)]
+    machine.targets.executed(7)
+    assert machine.said() == []
+
+
+def test_an_end_that_is_none_yet(machine: Machine) -> None:
     machine.process(7, b"server")
     machine.scan()
     machine.targets.ended(7)

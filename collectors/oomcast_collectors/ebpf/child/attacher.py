@@ -131,10 +131,12 @@ class Attacher:
             files = {file.identity: file for file in mapped(self._proc, attached.process.pid)}
         except OSError:  # it has ended, which its exit tells
             return
+        meant: dict[str, list[Mapped]] = {}
         for program, probe in wanted:
-            for file in files.values():
-                if probe.of(file.name, file.program):
-                    self._attach(attached, program, probe, file)
+            if probe.library not in meant:
+                meant[probe.library] = [file for file in files.values() if probe.of(file.name, file.program)]
+            for file in meant[probe.library]:
+                self._attach(attached, program, probe, file)
 
     def _wants(self, program: Program, probe: Uprobe) -> bool:
         return (program.name, probe.group) in self._groups
@@ -167,11 +169,11 @@ class Attacher:
         attached.places = {p for p in attached.places if p[0] != program.name or p[1] not in entries}
 
     def _is_there(self, pid: int) -> bool:
+        """Whether the process has memory that a probe could be in; one that is ending has lost it already."""
         try:
-            mapped(self._proc, pid)
+            return bool(mapped(self._proc, pid))
         except OSError:
             return False
-        return True
 
 
 def _entries(program: Program, group: str) -> set[str | None]:

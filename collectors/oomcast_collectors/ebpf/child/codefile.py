@@ -25,6 +25,11 @@ class CodeFile:
         self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self._tables: _Tables | None = None
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the table of symbols is there already."""
+        return self._tables is not None
+
     def function(self, offset: int) -> Function | None:
         """The function at an offset in the file; none if there is none, or the file has no names."""
         try:

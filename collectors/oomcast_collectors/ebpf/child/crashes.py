@@ -3,7 +3,7 @@
 import platform
 import signal
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from oomcast_collectors.ebpf.child.departed import Departed
 from oomcast_collectors.ebpf.child.moment import moment
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
+from oomcast_collectors.ebpf.child.targets import OTHER, Names
 from oomcast_collectors.ebpf.child.unwind import Call, Stack, unwound
 from oomcast_collectors.ebpf.description import Description
 from oomcast_collectors.ebpf.settings import EbpfSettings
@@ -26,6 +27,7 @@ _BTF = Path("/sys/kernel/btf/vmlinux")
 _SAME_DEATH = 1.0
 _SAME_FAULT = 10.0
 _MOST_THREADS = 1000
+_MOST_SERIES, _MOST_OF_STRANGERS = 250, 150
 
 _V = TypeVar("_V")
 
@@ -52,6 +54,24 @@ class _Fault:
         return self.code <= 0
 
 
+class Crashes:
+    """How many there were, by process, signal and module. A file may be called anything: what is too much is `other`,
+    and what those call theirs that are no targets leaves room for targets."""
+
+    def __init__(self) -> None:
+        self._numbers: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, process: str, name: str, module: str, *, target: bool) -> None:
+        """name: of the signal."""
+        most = _MOST_SERIES if target else _MOST_OF_STRANGERS
+        if (process, name, module) not in self._numbers and len(self._numbers) >= most:
+            process, module = process if target else OTHER, OTHER
+        self._numbers[process, name, module] += 1
+
+    def items(self) -> ItemsView[tuple[str, str, str], int]:
+        return self._numbers.items()
+
+
 class CrashesPart:
     """A signal that a thread handled and then sent to itself again, as crash reporters do, is told with the stack of
     the first time."""
@@ -60,9 +80,10 @@ class CrashesPart:
         self._program = program
         self._tools = tools
         self._departed = Departed(tools.clock)
-        self._crashes: Counter[tuple[str, str, str]] = Counter()
+        self._crashes = Crashes()
         self._handled: Counter[tuple[str, str]] = Counter()
         self._names: dict[int, str] = {}
+        self._strangers = Names()
         self._deaths: OrderedDict[int, float] = OrderedDict()
         self._faults: OrderedDict[int, _Fault] = OrderedDict()
         self._chunk = program.description.constants["CHUNK"]
@@ -75,7 +96,7 @@ class CrashesPart:
         self._departed.add(process)
 
     def tick(self, now: float) -> None:
-        self._tools.symbols.refresh(now)
+        return
 
     def rows(self) -> Iterator[Row]:
         for labels, number in self._crashes.items():
@@ -119,8 +140,10 @@ class CrashesPart:
             self._tools.symbols.forget(fault.pid)
             self._tools.symbols.prime(fault.pid)
         calls = unwound(fault.stack, self._tools.symbols, fault.pid)
+        if process is None:
+            self._tools.symbols.forget(fault.pid)
         name, module = self._name(fault.pid, fault.thread), blamed(calls, sent=fault.sent)
-        self._crashes[name, _signal(fault.signal), module] += 1
+        self._crashes.add(name, _signal(fault.signal), module, target=process is not None)
         self._tools.tell(self._event(fault, process, name, module, calls))
 
     def _event(self, fault: _Fault, process: Process | None, name: str, module: str, calls: list[Call]) -> Event:
@@ -150,7 +173,7 @@ class CrashesPart:
         if process is not None:
             return process.name
         if pid not in self._names:
-            self._names[pid] = self._tools.targets.label(self._comm(pid) or thread)
+            self._names[pid] = self._strangers.label(self._comm(pid) or thread)
         return self._names[pid]
 
     def _comm(self, pid: int) -> str:

@@ -7,6 +7,7 @@ import re
 _LINE = re.compile(rb"[0-9a-f]+-[0-9a-f]+ .... [0-9a-f]+ ([0-9a-f]+):([0-9a-f]+) ([1-9][0-9]*) +(/.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
 _LARGEST = 32 << 20
+_MOST_FILES = 20_000
 _WEIGHTS = ("*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth", "*.ggml", "*.npz")
 _LIBRARY = ("*.so", "*.so.*")
 _MINOR_BITS = 20
@@ -24,7 +25,9 @@ class FileKinds:
         self._by_inode: dict[int, set[str]] = {}
 
     def look(self) -> None:
-        """Adds what is mapped now; a process that is gone or cannot be looked into adds nothing."""
+        """Adds what is mapped now, up to a limit; a process that is gone or cannot be looked into adds nothing."""
+        if len(self._by_file) >= _MOST_FILES:
+            return
         home = f"{self._proc}/{self._pid}"
         try:
             with open(f"{home}/maps", "rb") as file:  # noqa: PTH123 - a Path costs more than the rest

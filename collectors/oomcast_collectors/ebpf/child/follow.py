@@ -20,13 +20,17 @@ class Follower:
 
     def __init__(self, bcc: Bcc, targets: Targets, events: Events) -> None:
         self._targets = targets
+        self._not_kept = 0
         self._program = Program(bcc, "follow", *read("follow", None))
         self._followed: Any = self._program.table("targets")
         events.open(self._program, "lives", self._take)
         self._program.attach_tracepoints()
 
     def follow(self, pid: int) -> None:
-        self._followed[self._followed.Key(pid)] = self._followed.Leaf(1)
+        try:
+            self._followed[self._followed.Key(pid)] = self._followed.Leaf(1)
+        except Exception:  # noqa: BLE001 - BCC raises nothing narrower; the forks of targets have filled the table
+            self._not_kept += 1
 
     def unfollow(self, pid: int) -> None:
         with contextlib.suppress(KeyError):  # it ended, and the program took it out itself
@@ -34,6 +38,7 @@ class Follower:
 
     def rows(self) -> Iterator[Row]:
         yield Row(metrics.PROBE_LOST.name, ("follow", "lives"), sum(n for _, n in self._program.rows("lost")))
+        yield Row(metrics.PROBE_LOST.name, ("follow", "targets"), self._not_kept)
 
     def close(self) -> None:
         self._program.close()

@@ -2,6 +2,7 @@
 
 import ctypes
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,8 @@ class GenericPart:
     def __init__(self, program: Program, tools: Tools) -> None:
         self._program = program
         self._tools = tools
-        self._kept: dict[tuple[str, str], int] = {}
+        self._kept: Counter[tuple[str, str]] = Counter()
+        self._keys: dict[str, set[str]] = {name: set() for name in program.description.tables}
         for group in {probe.group for probe in program.description.uprobes}:
             tools.attacher.switch(program, group, on=True)
 
@@ -39,7 +41,7 @@ class GenericPart:
             gone = [(k, v) for k, v in self._program.rows(table.table) if process.pid in _values(k, fields)]
             for key, value in gone:
                 if table.kind == "counter":
-                    self._add(self._kept, (name, self._text(key, table, process)), value)
+                    self._kept[name, self._bounded(name, self._text(key, table, process))] += value
                 del self._program.table(table.table)[key]
 
     def tick(self, now: float) -> None:
@@ -48,19 +50,22 @@ class GenericPart:
     def rows(self) -> Iterator[Row]:
         for name, table in self._program.description.tables.items():
             metric = metrics.COUNT if table.kind == "counter" else metrics.VALUE
-            sums = {key: value for key, value in self._kept.items() if key[0] == name}
+            sums = Counter({text: value for (kept, text), value in self._kept.items() if kept == name})
             for key, value in self._program.rows(table.table):
-                self._add(sums, (name, self._text(key, table)), value)
-            for (_, text), value in sums.items():
+                sums[self._bounded(name, self._text(key, table))] += value
+            for text, value in sums.items():
                 yield Row(metric.name, (self._program.name, name, text), value)
 
     def close(self) -> None:
         return
 
-    def _add(self, sums: dict[tuple[str, str], int], key: tuple[str, str], value: int) -> None:
-        if key not in sums and len(sums) >= _MOST_KEYS:
-            key = (key[0], OTHER)
-        sums[key] = sums.get(key, 0) + value
+    def _bounded(self, table: str, text: str) -> str:
+        """The key of a series, `other` for those that came when a table had had enough of them."""
+        keys = self._keys[table]
+        if text not in keys and len(keys) >= _MOST_KEYS:
+            return OTHER
+        keys.add(text)
+        return text
 
     def _text(self, key: Any, table: Table, process: Process | None = None) -> str:
         """The key as a label. process: the one that its pid is of, where that is gone."""

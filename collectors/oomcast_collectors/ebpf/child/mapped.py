@@ -3,12 +3,14 @@
 import os
 import re
 from dataclasses import dataclass
+from itertools import islice
 
 _LINE = re.compile(
     rb"([0-9a-f]+)-([0-9a-f]+) ..x. ([0-9a-f]+) ([0-9a-f]+:[0-9a-f]+) ([1-9][0-9]*) +(/.*)$", re.MULTILINE
 )
 _DELETED = " (deleted)"
 _LARGEST = 32 << 20
+_MOST = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +28,13 @@ class Mapped:
 
 
 def mapped(proc: str, pid: int) -> list[Mapped]:
-    """The mappings with code, by address. Raises OSError when the process is gone or may not be looked into."""
+    """The first thousands of mappings with code, by address. Raises OSError when the process is gone or may not be
+    looked into."""
     with open(f"{proc}/{pid}/maps", "rb") as file:  # noqa: PTH123 - a Path costs more than the rest
         text = file.read(_LARGEST)
     executable = os.stat(f"{proc}/{pid}/exe").st_ino if _has_exe(proc, pid) else -1  # noqa: PTH116 - as above
     found = []
-    for match in _LINE.finditer(text):
+    for match in islice(_LINE.finditer(text), _MOST):
         start, end, offset, device, inode, name = match.groups()
         # The link in map_files leads to the file itself; its path may by now be another file, or in another namespace.
         path = f"{proc}/{pid}/map_files/{start.lstrip(b'0').decode()}-{end.lstrip(b'0').decode()}"

@@ -55,11 +55,11 @@ class Probes:
             except (DescriptionError, EbpfError) as error:
                 self._failed(name, error)
                 continue
+            self._tools.attacher.add(program)
             try:
-                self._tools.attacher.add(program)
                 self._loaded[name] = _Loaded(program, make(program, self._tools))
                 program.attach_tracepoints()
-            except EbpfError as error:
+            except Exception as error:  # noqa: BLE001 - one of the folder's with a shipped one's name may lack anything
                 self._failed(name, error)
                 self._take_out(name, program)
 

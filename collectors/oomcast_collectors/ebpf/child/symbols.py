@@ -4,20 +4,26 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary, finalize
 
-from oomcast_collectors.ebpf.child.codefile import CodeFile
+from oomcast_collectors.ebpf.child.codefile import CodeFile, Function
 from oomcast_collectors.ebpf.child.demangle import demangled
 from oomcast_collectors.ebpf.child.mapped import Mapped, mapped
 from oomcast_collectors.ebpf.child.perfmap import PerfMap
 
 _MOST_PROCESSES = 1200
+_MOST_FILES, _MOST_FILES_OF_ONE = 4000, 1500
 UNKNOWN = "[unknown]"
 _YOUNG = 60.0
 _OFTEN, _SELDOM = 1.0, 10.0
 """Seconds between two looks at what a process has mapped, while it is young and later."""
+_KEPT = 30.0
+"""Seconds for which a process that ended is known: as long as its files are open, what they are on cannot go."""
+_ALLOWED, _ALLOWED_SHARE = 5.0, 0.05
+"""Seconds in which tables of symbols may be read at once, and the share of the time in which they may in the long run:
+a million functions take a second, and anybody can crash with such files again and again."""
 
 
 class Frame(NamedTuple):
@@ -41,7 +47,8 @@ class _Known:
     code: Mapping[tuple[str, int], CodeFile]
     names: PerfMap
     came: float
-    due: float = field(default=0.0)
+    due: float
+    ended: bool = False
 
     def at(self, address: int) -> Mapped | None:
         at = bisect_right(self.starts, address) - 1
@@ -58,6 +65,7 @@ class Symbols:
         self._proc = proc
         self._known: dict[int, _Known] = {}
         self._code: WeakValueDictionary[tuple[str, int], CodeFile] = WeakValueDictionary()
+        self._allowed, self._asked = _ALLOWED, time.monotonic()
 
     def prime(self, pid: int) -> bool:
         """Remembers what the process has mapped now, in place of what it had. Nothing comes of one that is gone: False,
@@ -71,7 +79,7 @@ class Symbols:
         now = time.monotonic()
         before = self._known.pop(pid, None)
         came = before.came if before else now
-        code = {file.identity: found for file in files if (found := self._open(file)) is not None}
+        code = self._opened(files)
         names = PerfMap(self._proc, pid)
         due = now + (_OFTEN if now < came + _YOUNG else _SELDOM)
         self._known[pid] = _Known(files, [file.start for file in files], code, names, came, due)
@@ -80,10 +88,15 @@ class Symbols:
         return True
 
     def refresh(self, now: float) -> None:
-        """Looks anew at processes that were not looked at for a while, as they load libraries. now: monotonic."""
+        """Looks anew at processes that were not looked at for a while, as they load libraries, and forgets those that
+        ended. now: monotonic."""
         for pid in [pid for pid, known in self._known.items() if now >= known.due]:
-            if not self.prime(pid):
-                self._known[pid].due = float("inf")
+            if self.prime(pid):
+                continue
+            known = self._known[pid]
+            if known.ended:
+                self.forget(pid)
+            known.ended, known.due = True, now + _KEPT
 
     def forget(self, pid: int) -> None:
         self._known.pop(pid, None)
@@ -114,10 +127,22 @@ class Symbols:
             return Frame(name, "", offset)
         offset = address - file.start + file.offset
         code = known.code.get(file.identity)
-        function = code.function(offset) if code is not None else None
+        function = self._function(code, offset) if code is not None else None
         if function is None:
             return Frame(UNKNOWN, file.name, offset)
         return Frame(demangled(function.name), file.name, offset - function.start)
+
+    def _function(self, code: CodeFile, offset: int) -> Function | None:
+        if code.is_read:
+            return code.function(offset)
+        now = time.monotonic()
+        self._allowed = min(self._allowed + (now - self._asked) * _ALLOWED_SHARE, _ALLOWED)
+        self._asked = now
+        if self._allowed <= 0:
+            return None
+        found = code.function(offset)
+        self._allowed -= time.monotonic() - now
+        return found
 
     def code(self, address: int, size: int, pid: int) -> bytes:
         """Bytes of code from an address on, as they are in the file; none where no file is mapped."""
@@ -134,9 +159,17 @@ class Symbols:
     def close(self) -> None:
         self._known.clear()
 
+    def _opened(self, files: Iterable[Mapped]) -> dict[tuple[str, int], CodeFile]:
+        code: dict[tuple[str, int], CodeFile] = {}
+        for file in files:
+            # A descriptor each, and every probe in a process takes one as well.
+            if len(code) < _MOST_FILES_OF_ONE and (found := self._open(file)) is not None:
+                code[file.identity] = found
+        return code
+
     def _open(self, file: Mapped) -> CodeFile | None:
         code = self._code.get(file.identity)
-        if code is None:
+        if code is None and len(self._code) < _MOST_FILES:
             try:
                 code = CodeFile(file.path)
             except OSError:  # too many open files, or gone since

@@ -8,6 +8,7 @@ from oomcast.clock import Clock
 from oomcast.contract import Roots
 from oomcast.identity import identify
 from oomcast.podnames import PodNames
+from oomcast_collectors.ebpf.child.departed import Departed
 from oomcast_collectors.ebpf.child.part import Process
 from oomcast_collectors.ebpf.settings import Targets as TargetSettings
 from oomcast_collectors.gpu_holders import GpuHolders
@@ -20,6 +21,20 @@ _STAT_LIMIT = 4096
 _MOST_NAMES = 64
 OTHER = "other"
 """The label of processes whose names are too many."""
+
+
+class Names:
+    """Values of a label; whoever is called something chooses a series."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def label(self, name: str) -> str:
+        """The name, or `other` once there are too many."""
+        if name not in self._known and len(self._known) >= _MOST_NAMES:
+            return OTHER
+        self._known.add(name)
+        return name
 
 
 class Targets:
@@ -45,7 +60,8 @@ class Targets:
         self._pods = PodNames(roots.pods, clock)
         self._containers = Verdicts(self._proc, self._container) if settings.containers else None
         self._holders = GpuHolders(roots) if settings.gpu else None
-        self._names: set[str] = set()
+        self._names = Names()
+        self._ended = Departed(clock)
         self._processes: dict[int, Process] = {}
         self._self = os.getpid()
 
@@ -85,9 +101,10 @@ class Targets:
             self._add(pid, by.name, parent)
 
     def executed(self, pid: int) -> None:
-        """A target executes another program; it stays one, as what it forked does."""
-        process = self._processes.get(pid)
-        if process is not None:
+        """A process executes another program; a target stays one, as what it forked does."""
+        process = self._processes.get(pid) or self._ended.get(pid)
+        stat = self._stat(pid)
+        if process is not None and stat is not None and stat.start_time == process.start:
             self.gone(pid)
             self._add(pid, process.name, process.parent or process.pid)
 
@@ -97,9 +114,11 @@ class Targets:
             self._changed(process, False)
 
     def ended(self, pid: int) -> None:
-        """A target's first thread ended; others may go on."""
-        stat = self._stat(pid)
-        if stat is None or stat.exiting:
+        """The first thread of a target ended, and so the process, unless another of its threads is about to execute a
+        program, which then has this pid."""
+        process, stat = self._processes.get(pid), self._stat(pid)
+        if process is not None and (stat is None or stat.exiting or stat.start_time != process.start):
+            self._ended.add(process)
             self.gone(pid)
 
     def _add(self, pid: int, name: str, parent: int) -> None:
@@ -112,7 +131,7 @@ class Targets:
             cgroup = memory_cgroup(read_once(f"{self._proc}/{pid}/cgroup", LARGEST))
         except OSError:
             cgroup = ""
-        process = Process(pid, stat.start_time, self.label(name or stat.comm), stat.comm, cgroup, parent)
+        process = Process(pid, stat.start_time, self._names.label(name or stat.comm), stat.comm, cgroup, parent)
         self._processes[pid] = process
         self._changed(process, True)
 
@@ -122,13 +141,6 @@ class Targets:
         if followers:
             self.gone(max(followers, key=lambda process: process.start).pid)
         return bool(followers)
-
-    def label(self, name: str) -> str:
-        """The name, or `other` once there are too many; whoever is called something chooses a series."""
-        if name not in self._names and len(self._names) >= _MOST_NAMES:
-            return OTHER
-        self._names.add(name)
-        return name
 
     def _began(self, pid: int) -> int:
         stat = self._stat(pid)

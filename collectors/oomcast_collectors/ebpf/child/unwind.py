@@ -1,7 +1,7 @@
 """Who called whom, in processes whose code has frame pointers, has none, or has some."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import Any, NamedTuple
 
 from oomcast_collectors.ebpf.child.symbols import UNKNOWN, Frame, Symbols
@@ -58,10 +58,12 @@ def unwound(stack: Stack, symbols: Symbols, pid: int) -> list[Call]:
     for inner, address in pairwise([at, *chain]):
         gap = list(takewhile(lambda word: word != address, words))  # noqa: B023 - used up within this round
         if not _keeps_pointer(found[-1].frame, inner - (inner != at), symbols, pid):
-            found += _scanned(gap, symbols, pid)
+            found += islice(_scanned(gap, symbols, pid), MOST_FRAMES)
         found.append(_call(address, symbols, pid, certain=True))
+        if len(found) >= MOST_FRAMES:
+            break
     if broken:
-        found += _scanned(words, symbols, pid)
+        found += islice(_scanned(words, symbols, pid), MOST_FRAMES)
     return found[:MOST_FRAMES]
 
 

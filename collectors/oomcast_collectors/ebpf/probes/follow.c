@@ -19,6 +19,13 @@ struct newtask {
     u64 clone_flags;
 };
 
+struct executed {
+    u64 common;
+    u32 filename;
+    s32 pid;
+    s32 old_pid;
+};
+
 BPF_TABLE("hash", u32, u32, targets, MOST_TARGETS);
 BPF_TABLE("array", u32, u64, lost, 1);
 BPF_RINGBUF_OUTPUT(lives, EVENT_PAGES);
@@ -43,9 +50,10 @@ int on_newtask(struct newtask *args) {
     return 0;
 }
 
-int on_exec(void *args) {
+int on_exec(struct executed *args) {
     u32 pid = bpf_get_current_pid_tgid() >> 32;
-    if (targets.lookup(&pid))
+    /* Where it is not the first thread that executes it, that one has ended before, and is no target any more. */
+    if (targets.lookup(&pid) || args->old_pid != args->pid)
         tell(EXECUTED, pid, 0);
     return 0;
 }
