@@ -7,7 +7,8 @@ _OFF = "the probe is not attached"
 PROBE_ATTACHED = Metric(
     "oomcast_ebpf_probe_attached",
     "gauge",
-    "Whether a probe's programs are in the kernel, attached to their tracepoints and to every target.",
+    "Whether a probe's programs are in the kernel, attached to their tracepoints. Where functions of a target could "
+    "not be, the failures tell.",
     ("probe",),
 )
 PROBE_POINTS = Metric(

@@ -55,6 +55,24 @@ def test_demangled(name: str, expected: str) -> None:
     assert demangled(name) == expected
 
 
+PAIRS = "".join(f"S0_IS{n}_S{n}_E" for n in "123456789ABCDEFGHIJKLMNOP")
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("_Z1f1a1pIS_S_E" + PAIRS, False),  # 400 MB
+        ("_Z1f1a1pIS_S_E" + PAIRS[: 6 * 11], True),
+        ("_RINvC1a1bTaaETB7_B7_ETBb_Bb_ETBj_Bj_ETBr_Br_ETBz_Bz_ETBH_BH_ETBP_BP_EE", True),
+    ],
+)
+def test_a_name_that_doubles_with_each_word_of_it(name: str, cut: bool) -> None:
+    began = time.monotonic()
+    found = demangled(name)
+    assert len(found) == 1024 if cut else found == name
+    assert time.monotonic() - began < 1
+
+
 def address_of(target: Target, program: str, function: str) -> int:
     """Where a function of a program is in the process, as nm and the maps have it."""
     symbols = subprocess.run(["nm", build(program)], capture_output=True, text=True, check=True, timeout=30).stdout

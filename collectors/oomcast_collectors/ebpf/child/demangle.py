@@ -8,16 +8,23 @@ from typing import Any
 import rust_demangler
 
 _LONGEST = 1024
+_MOST_REFERENCES = 20
+_REFERENCE = re.compile(r"[BST][0-9A-Za-z]*_")
+"""To what a name has had already. Each level of them can double the length: forty make gigabytes of a short name."""
 _RUST_LEGACY = re.compile(r"_ZN.*17h[0-9a-f]{16}E\Z")
 _HASH = re.compile(r"::h[0-9a-f]{16}\Z")
 
 
 @lru_cache(10_000)
 def demangled(name: str) -> str:
-    """A Rust or C++ name without the hash of its crate or of itself; any other name as it is, and one that is longer
-    than any that is worth reading."""
-    if len(name) > _LONGEST or not name.startswith(("_R", "_Z")):
+    """A Rust or C++ name without the hash of its crate or of itself, cut where it is longer than any that is worth
+    reading; any other name as it is, and one that would take too long."""
+    if not name.startswith(("_R", "_Z")) or len(name) > _LONGEST or len(_REFERENCE.findall(name)) > _MOST_REFERENCES:
         return name
+    return _plain(name)[:_LONGEST]
+
+
+def _plain(name: str) -> str:
     if name.startswith("_R") or _RUST_LEGACY.match(name):
         try:
             return _HASH.sub("", str(rust_demangler.demangle(name)))

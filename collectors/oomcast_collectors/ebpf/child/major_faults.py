@@ -60,10 +60,11 @@ class MajorFaultsPart:
         followed = self._followed.pop(process.pid, None)
         if followed is None:
             return
+        if self._by_file:  # first, so that no file is added after they were read
+            _delete(self._targets, self._targets.Key(process.pid))
         self._read([followed])
         self._gone.update({(process.name, kind): count for kind, count in self._counts(followed).items()})
         if self._by_file:
-            _delete(self._targets, self._targets.Key(process.pid))
             files = self._program.table("files")
             for device, inode in followed.files:
                 _delete(files, files.Key(inode=inode, device=device, pid=process.pid))

@@ -7,7 +7,8 @@ struct counts {
 };
 
 BPF_TABLE("hash", u32, struct counts, counts, MOST_PROCESSES);
-BPF_TABLE("hash", u64, u64, pending, MOST_THREADS);
+/* A thread may end within the call, so old ones make room. */
+BPF_TABLE("lru_hash", u64, u64, pending, MOST_THREADS);
 BPF_TABLE("array", u32, u64, lost, 1);
 
 static __always_inline void not_kept(void) {
