@@ -13,7 +13,7 @@ from oomcast_collectors.ebpf.machine import missing
 from oomcast_collectors.ebpf.question import ask
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.supervisor import Supervisor
-from oomcast_collectors.ebpf.wire import Absent, Checked, Log, Order
+from oomcast_collectors.ebpf.wire import Absent, Checked, Failed, Log, Order
 
 __all__ = ["SPEC", "EbpfCollector", "EbpfSettings"]
 
@@ -92,7 +92,7 @@ def check(settings: EbpfSettings, context: Context) -> Iterator[Tried]:
                 case Checked(probe, fine, said) if probe in waiting:
                     waiting.remove(probe)
                     yield fine, f"{probe}: {said}"
-                case Absent(reason):
+                case Absent(reason) | Failed(reason):
                     yield False, reason
                     return
                 case Log(_, text):

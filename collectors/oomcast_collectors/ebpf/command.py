@@ -11,7 +11,7 @@ from oomcast.contract import CollectorSettings
 from oomcast_collectors.ebpf.machine import missing
 from oomcast_collectors.ebpf.question import ask
 from oomcast_collectors.ebpf.settings import SHIPPED_PAIRS, EbpfSettings, Pair
-from oomcast_collectors.ebpf.wire import Absent, Log, Order, Stack, Wanted
+from oomcast_collectors.ebpf.wire import Absent, Failed, Log, Order, Stack, Wanted
 
 _START = 60.0
 """Seconds that the compiler may take at most, on a slow machine."""
@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace, configured: CollectorSettings) -> int:
         match message:
             case Stack():
                 stacks.append(message)
-            case Absent(reason):
+            case Absent(reason) | Failed(reason):
                 return _complain(reason, _FAILED)
             case Log(_, text):
                 sys.stderr.write(f"oomcast: {text}\n")

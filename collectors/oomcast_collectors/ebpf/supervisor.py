@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from oomcast.child import Child
 from oomcast.clock import Clock
 from oomcast.contract import Event
+from oomcast.logs import OnChange
 from oomcast_collectors.ebpf.totals import Totals
-from oomcast_collectors.ebpf.wire import LONGEST, Absent, Log, Message, Order, Report, decode
+from oomcast_collectors.ebpf.wire import LONGEST, Absent, Failed, Log, Message, Order, Report, decode
 
 COMMAND = (sys.executable, "-m", "oomcast_collectors.ebpf.child")
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
@@ -52,6 +53,8 @@ class Supervisor:
         self.heard = clock.monotonic()
         self.absent = ""
         self.ended = ""
+        self._failure = ""
+        self._changes = OnChange(log, clock=clock)
 
     @property
     def pid(self) -> int | None:
@@ -88,7 +91,8 @@ class Supervisor:
                 return
             if self._clock.monotonic() >= began + _PROVEN:
                 pause = _FIRST_PAUSE
-            self._log.warning("the eBPF child ended: %s; it is started again in %g s", self.ended, pause)
+            text = f"the eBPF child ended: {self.ended}; it is started again, at last every {_LONGEST_PAUSE:g} s"
+            self._changes.report("ended", self.ended, logging.WARNING, text)
             self._stopped.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -126,7 +130,7 @@ class Supervisor:
             except (OSError, ValueError):  # closed by stop()
                 return "it was stopped"
             if not data:
-                return "it closed its output"
+                return self._failure or "it closed its output"
             *lines, rest = (rest + data).split(b"\n")
             if len(rest) > LONGEST:
                 return "it said a line without end"
@@ -142,7 +146,8 @@ class Supervisor:
                 with self._lock:
                     self.totals.take(rows, self._clock.time())
                     self.heard = self._clock.monotonic()
-                self.ended = ""
+                self.ended = self._failure = ""
+                self._changes.forget("ended")
                 self._reported.set()
             case Event():
                 self._tell(message)
@@ -150,6 +155,8 @@ class Supervisor:
                 self._note(level, text)
             case Absent(reason):
                 self.absent = reason
+            case Failed(reason):
+                self._failure = reason
             case _:
                 raise ValueError(f"not to be said unasked: {message!r:.100}")
 

@@ -52,6 +52,13 @@ class Absent:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """What it was started for does not work now; the child ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """Memory that is outstanding of one stack. bytes, blocks: of it. frames: from the allocator's caller outwards."""
 
@@ -60,7 +67,7 @@ class Stack:
     frames: Sequence[str]
 
 
-Message = Report | Event | Log | Checked | Absent | Stack
+Message = Report | Event | Log | Checked | Absent | Failed | Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,8 @@ def encode(message: Message) -> bytes:
             said = ["checked", probe, fine, text]
         case Absent(reason):
             said = ["absent", reason]
+        case Failed(reason):
+            said = ["failed", reason]
         case Stack(size, blocks, frames):
             said = ["stack", size, blocks, list(frames)]
     return json.dumps(said, separators=(",", ":")).encode() + b"\n"
@@ -130,6 +139,8 @@ def decode(line: bytes) -> Message:
                 return Checked(probe, fine, text)
             case "absent", [str(reason)]:
                 return Absent(reason)
+            case "failed", [str(reason)]:
+                return Failed(reason)
             case "stack", [int(size), int(blocks), list(frames)]:
                 return Stack(size, blocks, tuple(map(str, frames)))
     except (TypeError, ValueError, RecursionError) as error:

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomcast_collectors.ebpf.child.allocations_ages import EPOCH_SHIFT, Births
-from oomcast_collectors.ebpf.child.allocations_outstanding import Outstanding
-from oomcast_collectors.ebpf.child.allocations_tables import Change, Counts
+from oomcast_collectors.ebpf.child.allocations.ages import EPOCH_SHIFT, Births
+from oomcast_collectors.ebpf.child.allocations.outstanding import Outstanding
+from oomcast_collectors.ebpf.child.allocations.tables import Change, Counts
 
 EPOCH = 1 << EPOCH_SHIFT
 SECOND = 10**9

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from oomcast_collectors.ebpf.child.allocations import adapt
-from oomcast_collectors.ebpf.child.allocations_pairs import plan
+from oomcast_collectors.ebpf.child.allocations.pairs import plan
+from oomcast_collectors.ebpf.child.allocations.part import adapt
 from oomcast_collectors.ebpf.description import Uprobe, read
 from oomcast_collectors.ebpf.settings import Allocations, EbpfSettings
 

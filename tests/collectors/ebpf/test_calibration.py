@@ -19,7 +19,7 @@ _NO_CALLER = (
     sys.executable,
     "-c",
     "import os, pathlib\n"
-    "from oomcast_collectors.ebpf.child import calibration\n"
+    "from oomcast_collectors.ebpf.child.cost import calibration\n"
     "calibration._CALLER = pathlib.Path('/nowhere')\n"
     "from oomcast_collectors.ebpf.child.__main__ import main\nos._exit(main())",
 )

@@ -7,8 +7,8 @@ import pytest
 
 from fakes import FakeClock
 from oomcast.contract import Event
-from oomcast_collectors.ebpf.child.cost import CallCost, Meter
-from oomcast_collectors.ebpf.child.duty import Duty, Full, Sampled, duty
+from oomcast_collectors.ebpf.child.cost.duty import Duty, Full, Sampled, duty
+from oomcast_collectors.ebpf.child.cost.meter import CallCost, Meter
 from oomcast_collectors.ebpf.settings import Allocations
 
 COST = CallCost(allocate=3e-6, free=1e-6, step=8e-6)

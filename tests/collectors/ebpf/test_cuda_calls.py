@@ -2,8 +2,8 @@
 
 import pytest
 
-from oomcast_collectors.ebpf.child.cuda_calls import Call, CudaCalls, Did
-from oomcast_collectors.ebpf.child.device_memory import DeviceMemory
+from oomcast_collectors.ebpf.child.cuda.calls import Call, CudaCalls, Did
+from oomcast_collectors.ebpf.child.cuda.device_memory import DeviceMemory
 
 DEVICE = 0x7F00_0000_0000
 FIRST, SECOND = 0x1000, 0x2000

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ebpf_lab.lab import build
-from oomcast_collectors.ebpf.child import elf as module
-from oomcast_collectors.ebpf.child.codefile import CodeFile
-from oomcast_collectors.ebpf.child.elf import Elf, Functions
 from oomcast_collectors.ebpf.child.mapped import Mapped
 from oomcast_collectors.ebpf.child.points import Points
+from oomcast_collectors.ebpf.child.symbols import elf as module
+from oomcast_collectors.ebpf.child.symbols.codefile import CodeFile
+from oomcast_collectors.ebpf.child.symbols.elf import Elf, Functions
 from requires import needs
 
 pytestmark = needs("cc")

@@ -4,7 +4,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from oomcast_collectors.ebpf.child.heap import break_of
+from oomcast_collectors.ebpf.child.allocations.heap import break_of
 
 MAPS = """\
 55d0c0a00000-55d0c0a01000 r--p 00000000 fd:00 123 /usr/bin/a [heap]

@@ -10,7 +10,7 @@ from collectors.ebpf.live import Live
 from collectors.ebpf.test_generic import COUNTING, MALLOC, attached, hits, probe
 from ebpf_lab.lab import Target, build
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.crashes import Crashes
+from oomcast_collectors.ebpf.child.deaths.crashes import Crashes
 from requires import needs
 
 pytestmark = needs("ebpf", "cc")

@@ -11,7 +11,7 @@ from collectors.ebpf import paging
 from collectors.ebpf.live import Live
 from ebpf_lab.lab import Target, build
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.file_kinds import FileKinds, kind_of
+from oomcast_collectors.ebpf.child.faults.file_kinds import FileKinds, kind_of
 from requires import needs
 
 LIVE = needs("ebpf", "cc")

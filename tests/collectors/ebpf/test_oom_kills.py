@@ -13,7 +13,7 @@ import pytest
 from collectors.ebpf.live import Live
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.oom_kills import detailed
+from oomcast_collectors.ebpf.child.deaths.oom_kills import detailed
 from oomcast_collectors.ebpf.description import SHIPPED
 from requires import memory_mount, needs
 

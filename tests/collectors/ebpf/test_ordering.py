@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from oomcast_collectors.ebpf.child.ordering import LEGACY, PER_THREAD, Ordering
-from oomcast_collectors.ebpf.child.pending import Stream, Write
+from oomcast_collectors.ebpf.child.cuda.ordering import LEGACY, PER_THREAD, Ordering
+from oomcast_collectors.ebpf.child.cuda.pending import Stream, Write
 
 A, B, C, FREE = 11, 12, 13, 14
 """Streams; FREE is a non-blocking one."""

@@ -5,8 +5,8 @@ from typing import NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oomcast_collectors.ebpf.child.ordering import LEGACY, Ordering
-from oomcast_collectors.ebpf.child.pending import Stream, Write
+from oomcast_collectors.ebpf.child.cuda.ordering import LEGACY, Ordering
+from oomcast_collectors.ebpf.child.cuda.pending import Stream, Write
 
 
 class Step(NamedTuple):

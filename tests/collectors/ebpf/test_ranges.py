@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oomcast_collectors.ebpf.child.ranges import Ranges, Span
+from oomcast_collectors.ebpf.child.cuda.ranges import Ranges, Span
 
 
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200))), st.integers(0, 300), st.integers(1, 200))

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from ebpf_lab.lab import Target, build
-from oomcast_collectors.ebpf.child import symbols as module
-from oomcast_collectors.ebpf.child.blame import blamed
-from oomcast_collectors.ebpf.child.demangle import demangled
+from oomcast_collectors.ebpf.child.deaths.blame import blamed
 from oomcast_collectors.ebpf.child.mapped import mapped
-from oomcast_collectors.ebpf.child.perfmap import PerfMap
-from oomcast_collectors.ebpf.child.symbols import UNKNOWN, Frame, Symbols
-from oomcast_collectors.ebpf.child.unwind import Call
+from oomcast_collectors.ebpf.child.symbols import symbols as module
+from oomcast_collectors.ebpf.child.symbols.demangle import demangled
+from oomcast_collectors.ebpf.child.symbols.perfmap import PerfMap
+from oomcast_collectors.ebpf.child.symbols.symbols import UNKNOWN, Frame, Symbols
+from oomcast_collectors.ebpf.child.symbols.unwind import Call
 from requires import needs
 
 LIVE = needs("ebpf", "cc")
@@ -25,7 +25,7 @@ LIVE = needs("ebpf", "cc")
 # In a process of its own, that ends with the files it holds open.
 LOOKUP = """
 import sys
-from oomcast_collectors.ebpf.child.symbols import Symbols
+from oomcast_collectors.ebpf.child.symbols.symbols import Symbols
 symbols = Symbols("/proc")
 pid = int(sys.argv[1])
 assert symbols.prime(pid)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.unified_memory import Driver
-from oomcast_collectors.ebpf.child.uvm_stats import parse_uvm_stats, uuid_of
+from oomcast_collectors.ebpf.child.cuda.unified_memory import Driver
+from oomcast_collectors.ebpf.child.cuda.uvm_stats import parse_uvm_stats, uuid_of
 
 TEXT = """\
 replayable_faults      446

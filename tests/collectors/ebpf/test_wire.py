@@ -8,6 +8,7 @@ from oomcast.contract import Event
 from oomcast_collectors.ebpf.wire import (
     Absent,
     Checked,
+    Failed,
     Log,
     Message,
     Order,
@@ -27,6 +28,7 @@ MESSAGES: list[Message] = [
     Log(30, "\udcff is no UTF-8"),
     Checked("crashes", False, "no"),
     Absent("nothing here"),
+    Failed("not now"),
     Stack(4096, 2, ("a+0x1 (b)", "[unknown]")),
 ]
 

@@ -11,7 +11,7 @@ from oomcast_collectors.ebpf.child.bcc import EbpfError
 from oomcast_collectors.ebpf.child.check import check
 from oomcast_collectors.ebpf.child.loop import Loop
 from oomcast_collectors.ebpf.child.outlet import Outlet, Stop, die_with_parent
-from oomcast_collectors.ebpf.wire import LONGEST, Absent, decode_order
+from oomcast_collectors.ebpf.wire import LONGEST, Absent, Failed, decode_order
 
 
 def main() -> int:
@@ -34,8 +34,10 @@ def main() -> int:
             Loop(order, outlet, stop).observe(order.stacks)
         else:
             Loop(order, outlet, stop).run()
-    except (NotPresent, EbpfError) as absence:
+    except NotPresent as absence:
         outlet.send(Absent(str(absence)))
+    except EbpfError as error:
+        outlet.send(Failed(str(error)))
     except BrokenPipeError:  # the daemon is gone
         pass
     return 0

@@ -16,7 +16,7 @@ from oomcast_collectors.ebpf.child.part import Tools
 from oomcast_collectors.ebpf.child.points import Points
 from oomcast_collectors.ebpf.child.probes import load
 from oomcast_collectors.ebpf.child.program import Program
-from oomcast_collectors.ebpf.child.symbols import Symbols
+from oomcast_collectors.ebpf.child.symbols.symbols import Symbols
 from oomcast_collectors.ebpf.child.targets import Targets
 from oomcast_collectors.ebpf.description import DescriptionError
 from oomcast_collectors.ebpf.settings import EbpfSettings

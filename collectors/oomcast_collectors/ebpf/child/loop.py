@@ -9,7 +9,7 @@ from pathlib import Path
 from oomcast.clock import SystemClock
 from oomcast.contract import NotPresent, Roots
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.allocations import AllocationsPart
+from oomcast_collectors.ebpf.child.allocations.part import AllocationsPart
 from oomcast_collectors.ebpf.child.attacher import Attacher
 from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError
 from oomcast_collectors.ebpf.child.events import Events
@@ -18,7 +18,7 @@ from oomcast_collectors.ebpf.child.outlet import Outlet, Stop
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.points import Points
 from oomcast_collectors.ebpf.child.probes import Probes
-from oomcast_collectors.ebpf.child.symbols import Symbols
+from oomcast_collectors.ebpf.child.symbols.symbols import Symbols
 from oomcast_collectors.ebpf.child.targets import Targets
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.wire import Order, Report, Row, Stack, Wanted

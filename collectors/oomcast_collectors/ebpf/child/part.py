@@ -15,7 +15,7 @@ from oomcast_collectors.ebpf.wire import Row
 if TYPE_CHECKING:
     from oomcast_collectors.ebpf.child.attacher import Attacher
     from oomcast_collectors.ebpf.child.events import Events
-    from oomcast_collectors.ebpf.child.symbols import Symbols
+    from oomcast_collectors.ebpf.child.symbols.symbols import Symbols
     from oomcast_collectors.ebpf.child.targets import Targets
 
 

@@ -6,8 +6,8 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from oomcast_collectors.ebpf.child.elf import Elf
 from oomcast_collectors.ebpf.child.mapped import Mapped
+from oomcast_collectors.ebpf.child.symbols.elf import Elf
 
 _MOST_MATCHES = 50
 _PROLOGUE = 32

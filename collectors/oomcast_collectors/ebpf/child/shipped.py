@@ -4,15 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from oomcast_collectors.ebpf.child import allocations, crashes, cuda_streams, major_faults, oom_kills
-from oomcast_collectors.ebpf.child.allocations import AllocationsPart
-from oomcast_collectors.ebpf.child.crashes import CrashesPart
-from oomcast_collectors.ebpf.child.cuda_streams import CudaStreamsPart
-from oomcast_collectors.ebpf.child.major_faults import MajorFaultsPart
-from oomcast_collectors.ebpf.child.oom_kills import OomKillsPart
-from oomcast_collectors.ebpf.child.panics import PanicsPart
+from oomcast_collectors.ebpf.child.allocations import part as allocations
+from oomcast_collectors.ebpf.child.allocations.part import AllocationsPart
+from oomcast_collectors.ebpf.child.cuda import streams as cuda_streams
+from oomcast_collectors.ebpf.child.cuda.streams import CudaStreamsPart
+from oomcast_collectors.ebpf.child.cuda.unified_memory import UnifiedMemoryPart
+from oomcast_collectors.ebpf.child.deaths import crashes, oom_kills
+from oomcast_collectors.ebpf.child.deaths.crashes import CrashesPart
+from oomcast_collectors.ebpf.child.deaths.oom_kills import OomKillsPart
+from oomcast_collectors.ebpf.child.deaths.panics import PanicsPart
+from oomcast_collectors.ebpf.child.faults import major_faults
+from oomcast_collectors.ebpf.child.faults.major_faults import MajorFaultsPart
 from oomcast_collectors.ebpf.child.part import Maker
-from oomcast_collectors.ebpf.child.unified_memory import UnifiedMemoryPart
 from oomcast_collectors.ebpf.description import Description
 from oomcast_collectors.ebpf.settings import EbpfSettings
 

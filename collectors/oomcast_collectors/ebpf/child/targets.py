@@ -8,7 +8,7 @@ from oomcast.clock import Clock
 from oomcast.contract import Roots
 from oomcast.identity import identify
 from oomcast.podnames import PodNames
-from oomcast_collectors.ebpf.child.departed import Departed
+from oomcast_collectors.ebpf.child.deaths.departed import Departed
 from oomcast_collectors.ebpf.child.part import Process
 from oomcast_collectors.ebpf.settings import Targets as TargetSettings
 from oomcast_collectors.gpu_holders import GpuHolders

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError
-from oomcast_collectors.ebpf.child.cost import ASSUMED, CallCost
+from oomcast_collectors.ebpf.child.cost.meter import ASSUMED, CallCost
 from oomcast_collectors.ebpf.child.mapped import mapped
 from oomcast_collectors.ebpf.child.points import Point, Points
 from oomcast_collectors.ebpf.child.program import Program

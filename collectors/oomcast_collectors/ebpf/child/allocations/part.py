@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.allocations_cost import AllocationsCost
-from oomcast_collectors.ebpf.child.allocations_leaks import Leaks, Site
-from oomcast_collectors.ebpf.child.allocations_outstanding import Outstanding
-from oomcast_collectors.ebpf.child.allocations_pairs import plan
-from oomcast_collectors.ebpf.child.allocations_tables import AllocationsTables, Block, Change, Counts
-from oomcast_collectors.ebpf.child.allocations_totals import AllocationTotals
-from oomcast_collectors.ebpf.child.allocations_upkeep import Upkeep
-from oomcast_collectors.ebpf.child.allocators import LIBC
-from oomcast_collectors.ebpf.child.heap import break_of
+from oomcast_collectors.ebpf.child.allocations.allocators import LIBC
+from oomcast_collectors.ebpf.child.allocations.cost import AllocationsCost
+from oomcast_collectors.ebpf.child.allocations.heap import break_of
+from oomcast_collectors.ebpf.child.allocations.leaks import Leaks, Site
+from oomcast_collectors.ebpf.child.allocations.outstanding import Outstanding
+from oomcast_collectors.ebpf.child.allocations.pairs import plan
+from oomcast_collectors.ebpf.child.allocations.tables import AllocationsTables, Block, Change, Counts
+from oomcast_collectors.ebpf.child.allocations.totals import AllocationTotals
+from oomcast_collectors.ebpf.child.allocations.upkeep import Upkeep
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.description import SHIPPED, Description

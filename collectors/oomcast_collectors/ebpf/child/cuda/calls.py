@@ -4,9 +4,9 @@ from collections import Counter
 from enum import IntEnum
 from typing import NamedTuple
 
-from oomcast_collectors.ebpf.child.device_memory import DeviceMemory
-from oomcast_collectors.ebpf.child.ordering import PER_THREAD, Ordering
-from oomcast_collectors.ebpf.child.pending import Stream, Write
+from oomcast_collectors.ebpf.child.cuda.device_memory import DeviceMemory
+from oomcast_collectors.ebpf.child.cuda.ordering import PER_THREAD, Ordering
+from oomcast_collectors.ebpf.child.cuda.pending import Stream, Write
 
 _MOST_HANDLES = 10_000
 

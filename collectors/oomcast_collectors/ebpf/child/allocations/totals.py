@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.allocations_tables import Counts
+from oomcast_collectors.ebpf.child.allocations.tables import Counts
 from oomcast_collectors.ebpf.wire import Row
 
 _METRICS = (

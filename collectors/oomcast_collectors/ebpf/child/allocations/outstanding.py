@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from oomcast_collectors.ebpf.child.allocations_ages import EPOCH_SHIFT, Births
-from oomcast_collectors.ebpf.child.allocations_tables import Change, Counts
+from oomcast_collectors.ebpf.child.allocations.ages import EPOCH_SHIFT, Births
+from oomcast_collectors.ebpf.child.allocations.tables import Change, Counts
 
 _MINUTE = 60.0
 

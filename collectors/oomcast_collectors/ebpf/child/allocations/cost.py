@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Iterator
 
-from oomcast_collectors.ebpf.child.allocations_pairs import FLOW, MEASURED, Plan
-from oomcast_collectors.ebpf.child.allocations_tables import Counts
-from oomcast_collectors.ebpf.child.allocators import LIBC
-from oomcast_collectors.ebpf.child.calibration import measure
-from oomcast_collectors.ebpf.child.cost import CallCost, Meter
-from oomcast_collectors.ebpf.child.duty import duty
+from oomcast_collectors.ebpf.child.allocations.allocators import LIBC
+from oomcast_collectors.ebpf.child.allocations.pairs import FLOW, MEASURED, Plan
+from oomcast_collectors.ebpf.child.allocations.tables import Counts
+from oomcast_collectors.ebpf.child.cost.calibration import measure
+from oomcast_collectors.ebpf.child.cost.duty import duty
+from oomcast_collectors.ebpf.child.cost.meter import CallCost, Meter
 from oomcast_collectors.ebpf.child.part import Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.wire import Row

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterator
 from typing import NamedTuple
 
-from oomcast_collectors.ebpf.child.ranges import Ranges, Span
+from oomcast_collectors.ebpf.child.cuda.ranges import Ranges, Span
 
 Stream = int | tuple[int, int]
 """A handle, or (PER_THREAD, thread id)."""

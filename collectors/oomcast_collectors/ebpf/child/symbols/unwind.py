@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise, takewhile
 from typing import Any, NamedTuple
 
-from oomcast_collectors.ebpf.child.symbols import UNKNOWN, Frame, Symbols
+from oomcast_collectors.ebpf.child.symbols.symbols import UNKNOWN, Frame, Symbols
 
 MOST_FRAMES = 30
 _CALL = 7

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.blame import blamed
-from oomcast_collectors.ebpf.child.departed import Departed
+from oomcast_collectors.ebpf.child.deaths.blame import blamed
+from oomcast_collectors.ebpf.child.deaths.departed import Departed
 from oomcast_collectors.ebpf.child.moment import moment
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
+from oomcast_collectors.ebpf.child.symbols.unwind import Call, Stack, unwound
 from oomcast_collectors.ebpf.child.targets import OTHER, Names
-from oomcast_collectors.ebpf.child.unwind import Call, Stack, unwound
 from oomcast_collectors.ebpf.description import Description
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.wire import Row

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oomcast.contract import Event
-from oomcast_collectors.ebpf.child.allocations_tables import AllocationsTables
+from oomcast_collectors.ebpf.child.allocations.tables import AllocationsTables
 from oomcast_collectors.ebpf.child.part import Process, Tools
-from oomcast_collectors.ebpf.child.symbols import Frame
+from oomcast_collectors.ebpf.child.symbols.symbols import Frame
 
 _FRAMES = 20
 _AGAIN = 1.5

@@ -1,6 +1,6 @@
 """What is known of a process' device memory."""
 
-from oomcast_collectors.ebpf.child.ranges import Ranges, Span
+from oomcast_collectors.ebpf.child.cuda.ranges import Ranges, Span
 
 _MOST_BLOCKS = 100_000
 

@@ -4,7 +4,7 @@ import os
 import stat
 from typing import NamedTuple
 
-from oomcast_collectors.ebpf.child.elf import Elf, Functions
+from oomcast_collectors.ebpf.child.symbols.elf import Elf, Functions
 
 
 class Function(NamedTuple):

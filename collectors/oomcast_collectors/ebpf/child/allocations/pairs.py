@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oomcast_collectors.ebpf.child.allocators import LIBC, LIBRARY, SHIPPED, Allocator, Gives, Takes
+from oomcast_collectors.ebpf.child.allocations.allocators import LIBC, LIBRARY, SHIPPED, Allocator, Gives, Takes
 from oomcast_collectors.ebpf.description import Uprobe
 from oomcast_collectors.ebpf.settings import Allocations, Pair
 

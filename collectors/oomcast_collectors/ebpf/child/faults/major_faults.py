@@ -8,7 +8,7 @@ from typing import Any
 
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.bcc import TRACEFS
-from oomcast_collectors.ebpf.child.file_kinds import KINDS, FileKinds
+from oomcast_collectors.ebpf.child.faults.file_kinds import KINDS, FileKinds
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.description import Description

@@ -7,8 +7,8 @@ ordered, they are taken to be: a conflict may be missed, none is invented.
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from oomcast_collectors.ebpf.child.pending import Clock, Pending, Stream, Write
-from oomcast_collectors.ebpf.child.ranges import Span
+from oomcast_collectors.ebpf.child.cuda.pending import Clock, Pending, Stream, Write
+from oomcast_collectors.ebpf.child.cuda.ranges import Span
 
 LEGACY: Stream = 0
 PER_THREAD = 2

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from weakref import WeakValueDictionary, finalize
 
-from oomcast_collectors.ebpf.child.codefile import CodeFile, Function
-from oomcast_collectors.ebpf.child.demangle import demangled
 from oomcast_collectors.ebpf.child.mapped import Mapped, mapped
-from oomcast_collectors.ebpf.child.perfmap import PerfMap
+from oomcast_collectors.ebpf.child.symbols.codefile import CodeFile, Function
+from oomcast_collectors.ebpf.child.symbols.demangle import demangled
+from oomcast_collectors.ebpf.child.symbols.perfmap import PerfMap
 
 _MOST_PROCESSES = 1200
 _MOST_FILES, _MOST_FILES_OF_ONE = 4000, 1500

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
-from oomcast_collectors.ebpf.child.allocations_tables import MAPPINGS, AllocationsTables, Block
+from oomcast_collectors.ebpf.child.allocations.tables import MAPPINGS, AllocationsTables, Block
 
 _SWEEP = 5.0
 _MOST_DEAD = 50

@@ -7,10 +7,10 @@ from typing import Any
 
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.cuda_calls import Call, Conflict, CudaCalls, Did
-from oomcast_collectors.ebpf.child.ordering import LEGACY
+from oomcast_collectors.ebpf.child.cuda.calls import Call, Conflict, CudaCalls, Did
+from oomcast_collectors.ebpf.child.cuda.ordering import LEGACY
+from oomcast_collectors.ebpf.child.cuda.pending import Stream
 from oomcast_collectors.ebpf.child.part import Process, Tools
-from oomcast_collectors.ebpf.child.pending import Stream
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.description import Description
 from oomcast_collectors.ebpf.settings import EbpfSettings

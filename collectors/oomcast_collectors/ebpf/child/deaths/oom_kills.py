@@ -7,7 +7,7 @@ from typing import Any
 
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.departed import Departed
+from oomcast_collectors.ebpf.child.deaths.departed import Departed
 from oomcast_collectors.ebpf.child.moment import moment
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from oomcast.clock import Clock
 from oomcast.contract import Event
-from oomcast_collectors.ebpf.child.cost import Meter
+from oomcast_collectors.ebpf.child.cost.meter import Meter
 from oomcast_collectors.ebpf.settings import Allocations
 
 KIND = "libc"

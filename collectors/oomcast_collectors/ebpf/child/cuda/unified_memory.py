@@ -8,9 +8,9 @@ from typing import Any
 
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.bcc import table_items
+from oomcast_collectors.ebpf.child.cuda.uvm_stats import parse_uvm_stats, uuid_of
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
-from oomcast_collectors.ebpf.child.uvm_stats import parse_uvm_stats, uuid_of
 from oomcast_collectors.ebpf.wire import Row
 from oomcast_collectors.host.files import read_once
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.departed import Departed
+from oomcast_collectors.ebpf.child.deaths.departed import Departed
 from oomcast_collectors.ebpf.child.moment import moment
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
-from oomcast_collectors.ebpf.child.unwind import Stack, unwound
+from oomcast_collectors.ebpf.child.symbols.unwind import Stack, unwound
 from oomcast_collectors.ebpf.wire import Row
 
 _GROUP = "main"

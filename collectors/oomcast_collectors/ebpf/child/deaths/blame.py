@@ -3,7 +3,7 @@
 import fnmatch
 from collections.abc import Sequence
 
-from oomcast_collectors.ebpf.child.unwind import Call
+from oomcast_collectors.ebpf.child.symbols.unwind import Call
 
 _C_LIBRARY = ("libc.so*", "libc-*.so", "libpthread*.so*", "ld-linux*.so*", "ld-musl-*", "ld-*.so", "libc.musl-*")
 _RUNTIME = (*_C_LIBRARY, "libstdc++.so*", "libgcc_s.so*", "libc++.so*", "libc++abi.so*")

@@ -1,0 +1,1 @@
+"""What probes cost the processes they are in, and what is done about it."""

@@ -1,0 +1,1 @@
+"""The probes of CUDA: cuda_streams and unified_memory."""

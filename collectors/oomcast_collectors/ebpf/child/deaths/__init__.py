@@ -1,0 +1,1 @@
+"""The probes of processes that end badly: crashes, panics, oom_kills."""

@@ -1,0 +1,1 @@
+"""The probe major_faults."""
