@@ -24,7 +24,7 @@ class Live:
         with Target(build("faults"), path) as target, Live(["major_faults"], {"processes": ["faults"]}) as live:
             live.targets(1)
             target.step()
-            live.until(lambda: live.value("oomcast_process_major_faults_total", "faults", "other") == 74)
+            live.until(lambda: live.value("oomcast_major_faults_total", "faults", "other") == 74)
 
     settings: further ones of EbpfSettings. Everything that waits fails after PATIENCE with what the child logged.
     """
