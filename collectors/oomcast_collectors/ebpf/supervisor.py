@@ -54,6 +54,7 @@ class Supervisor:
         self.absent = ""
         self.ended = ""
         self._failure = ""
+        self._ready = False
         self._changes = OnChange(log, clock=clock)
 
     @property
@@ -107,6 +108,7 @@ class Supervisor:
             self._child = child
             self.starts += 1
             self.totals.begin()
+            self._ready = False
         if self._stopped.is_set():
             child.stop(self._clock.monotonic())
         try:
@@ -146,6 +148,9 @@ class Supervisor:
                 with self._lock:
                     self.totals.take(rows, self._clock.time())
                     self.heard = self._clock.monotonic()
+                if not self._ready:
+                    self._ready = True
+                    self._log.info("the eBPF child is ready", extra={"pid": self.pid})
                 self.ended = self._failure = ""
                 self._changes.forget("ended")
                 self._reported.set()
