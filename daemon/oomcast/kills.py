@@ -101,6 +101,11 @@ class Node:
             self.history.popleft()
         return self.history[0][1]
 
+    def known_since(self, time: float) -> int:
+        """What was `known` at that moment and ever since: some of it may have been told to be a repetition."""
+        self.known_at(time)
+        return min(known for _, known in self.history)
+
 
 class Ledger:
     """The tree. Not for several threads at once. `now` is monotonic and never goes back."""
@@ -232,7 +237,7 @@ class Ledger:
             delay = self._delays.host
         else:
             delay = self._delays.children if node.children else self._delays.own
-        due = min(node.known_at(now - delay), node.known) - node.known_below - node.booked_here()
+        due = node.known_since(now - delay) - node.known_below - node.booked_here()
         if due <= 0:
             return
         new = _climb(node, due)

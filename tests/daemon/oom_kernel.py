@@ -71,8 +71,8 @@ class Kernel:
 
     def play(self, kills: list[Kill], until: float) -> None:
         """Lets it all happen, with a run of every collector and a settle() each second."""
-        for kill in kills:
-            self._at(kill.at, lambda kill=kill: self._kill(kill))  # type: ignore[misc]
+        for pid, kill in enumerate(kills, 1):
+            self._at(kill.at, lambda kill=kill, pid=pid: self._kill(kill, pid))  # type: ignore[misc]
         for second in range(int(until)):
             self._at(second + 0.5, self._run_vmstat)
             self._at(second + 0.1, self._run_cgroups)
@@ -89,7 +89,7 @@ class Kernel:
     def _now(self) -> float:
         return self.clock.mono - self._start
 
-    def _kill(self, kill: Kill) -> None:
+    def _kill(self, kill: Kill, pid: int) -> None:
         self.seen.kills += 1
         counted = 2 if kill.twice else 1
         self._vmstat += counted
@@ -101,11 +101,11 @@ class Kernel:
         if self.machine.log:
             # The log is one stream: what is late holds up what follows.
             self._log_until = max(self._log_until, kill.at + kill.log)
-            self._at(self._log_until, lambda: self._tell("kernel_log", kill, kill.named))
+            self._at(self._log_until, lambda: self._tell("kernel_log", kill, pid, kill.named))
             if kill.twice:
                 self._at(self._log_until, lambda: self._see("oom_kill_repeated", {"cgroup": kill.path}))
         if self.machine.ebpf and kill.ebpf is not None:
-            self._at(kill.at + kill.ebpf, lambda: self._tell("ebpf", kill, True))
+            self._at(kill.at + kill.ebpf, lambda: self._tell("ebpf", kill, pid, True))
         if kill.vanish is not None:
             gone = [path for path in PATHS if (path + "/").startswith(kill.path + "/") and path in self._inode]
             for path in gone:
@@ -117,9 +117,9 @@ class Kernel:
             self._inode[path] = inode = next(self._order)
             self._counter[inode] = 0
 
-    def _tell(self, witness: str, kill: Kill, named: bool) -> None:
+    def _tell(self, witness: str, kill: Kill, pid: int, named: bool) -> None:
         fields: dict[str, str | int | float] = {
-            "pid": 1,
+            "pid": pid,
             "comm": "x",
             "cgroup": "",
             "limit_cgroup": "",
@@ -128,8 +128,9 @@ class Kernel:
         if witness == "ebpf":
             fields["witness"] = "ebpf"
         if named:
-            limit = {"limit_cgroup": kill.limit, "constraint": "memcg" if kill.limit else "none"}
-            fields |= {"cgroup": kill.path, **limit}
+            fields["cgroup"] = kill.path
+            if witness == "kernel_log":  # which alone knows whose limit it was
+                fields |= {"limit_cgroup": kill.limit, "constraint": "memcg" if kill.limit else "none"}
             by_path = self.seen.named[witness]
             by_path[kill.path] = by_path.get(kill.path, 0) + 1
         self._see("oom_kill", fields)
