@@ -164,7 +164,7 @@ def change(node: Gpus, number: int, **values: Value) -> None:
 
 def after(node: Gpus, event: str) -> Reading:
     """What is read two runs after the first event of this kind was counted."""
-    until(lambda: event in read(node).events(), 10)
+    until(lambda: event in read(node).events(), 30)
     settled = runs(node) + 2
     until(lambda: runs(node) >= settled, 10)
     return read(node)
