@@ -72,7 +72,7 @@ class Kernel:
     def play(self, kills: list[Kill], until: float) -> None:
         """Lets it all happen, with a run of every collector and a settle() each second."""
         for pid, kill in enumerate(kills, 1):
-            self._at(kill.at, lambda kill=kill, pid=pid: self._kill(kill, pid))  # type: ignore[misc]
+            self._at(kill.at, lambda kill=kill, pid=pid: self._kill(kill, pid))  # type: ignore[misc] # mypy infers no default
         for second in range(int(until)):
             self._at(second + 0.5, self._run_vmstat)
             self._at(second + 0.1, self._run_cgroups)

@@ -47,7 +47,7 @@ def supervised(script: str, events: list[Event] | None = None) -> Iterator[Super
 
 def total(supervisor: Supervisor) -> float:
     with supervisor.locked():
-        return sum(float(sample.value) for sample in supervisor.totals.samples())  # type: ignore[arg-type,misc]
+        return sum(float(sample.value) for sample in supervisor.totals.samples())  # type: ignore[arg-type,misc] # all are numbers
 
 
 def test_what_it_says_arrives(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,7 +28,10 @@ class EbpfError(Exception):
 
 
 class Bcc:
-    """The parts of BCC that are used. BPF: its class. lib: libbcc, with the signatures it lacks."""
+    """The parts of BCC that are used. BPF: its class. lib: libbcc.
+
+    Uprobes are attached without it, see uprobes.py: it calls its own function with six arguments of seven, and what
+    happens to be on the stack becomes an offset at which the kernel counts (iovisor/bcc#5236)."""
 
     def __init__(self) -> None:
         """Raises NotPresent without BCC, OSError where no tracefs can be mounted. Makes the calling process' mounts
@@ -39,14 +42,6 @@ class Bcc:
         module = _module()
         self.BPF: Any = module.BPF
         self.lib: Any = sys.modules["bcc.libbcc"].lib
-        # BCC calls this with six arguments of seven, so what happens to be on the stack becomes the seventh, an offset
-        # at which the kernel would count: EINVAL at best (iovisor/bcc#5236).
-        attach = self.lib.bpf_attach_uprobe
-        attach.restype = ctypes.c_int
-        attach.argtypes = [
-            *(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p),
-            *(ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32),
-        ]
 
     def compile(self, text: str) -> Any:
         """A BPF object. Raises EbpfError with the end of what the compiler or the verifier said."""
