@@ -174,7 +174,12 @@ def _try(spec: CollectorSpec, settings: Settings) -> bool:
     """Prints what comes of it as it comes; whether all went well."""
     log = logging.getLogger(f"oomcast.{spec.name}")
     context = Context(
-        settings.paths.roots(), SystemClock(), log, push=lambda facts: None, serving=settings.serving_processes
+        settings.paths.roots(),
+        SystemClock(),
+        log,
+        push=lambda facts: None,
+        serving=settings.serving_processes,
+        slo=settings.slo,
     )
     all_fine = True
     assert spec.trial is not None

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from oomcast.clock import Clock
 from oomcast.metric import Metric, Sample
+from oomcast.slo import Slo
 
 
 class Level(NamedTuple):
@@ -91,7 +92,8 @@ class Roots:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a collector is given. serving: glob patterns of process names that are inference engines.
+    """What a collector is given. serving: glob patterns of process names that are inference engines. slo: the
+    length classes of prompts and their objectives.
 
     push: hands over facts between two runs, from any thread: a peak must not wait for the next run. Its samples replace
     the same series of the last run or join them, the rest stays; they are ignored while the collector has nothing
@@ -109,6 +111,7 @@ class Context:
     push: Callable[[Facts], None]
     serving: tuple[str, ...] = ()
     restart: Callable[[str], None] = lambda reason: None
+    slo: Slo = field(default_factory=Slo)
 
 
 class Collector(Protocol):

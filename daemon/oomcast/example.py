@@ -55,7 +55,7 @@ def _setting(leaf: Leaf, depth: int) -> Iterator[str]:
         # Not uncommentable as it is: there is no default to show.
         yield f"{'  ' * depth}# {name}: (required)"
         return
-    value = to_jsonable_python(leaf.field.get_default(call_default_factory=True))
+    value = to_jsonable_python(leaf.field.get_default(call_default_factory=True), exclude_none=True)
     if isinstance(value, list) and value and not any(isinstance(item, list | dict) for item in value):
         yield f"{indent}{name}:"
         yield from (f"{indent}- {_flow(item)}" for item in value)

@@ -14,6 +14,7 @@ from oomcast.contract import CollectorSettings, CollectorSpec, Roots
 from oomcast.settings_check import RESERVED, apply_environment, check, hint
 from oomcast.settings_file import Document, Problem, SettingsError, read_file
 from oomcast.settings_keys import Leaf, leaves
+from oomcast.slo import Slo
 
 __all__ = ["RESERVED", "Settings", "SettingsError", "load"]
 
@@ -106,6 +107,7 @@ class Core(Model):
         default=ENGINES,
         description="glob patterns of process names that are inference engines; replaces the whole list",
     )
+    slo: Slo = Field(default_factory=Slo, description="what the engines of this node promise, by length of prompt")
 
 
 class Settings(Core):

@@ -13,6 +13,7 @@ from oomcast.pipeline import Pipeline
 from oomcast.runner import Runner
 from oomcast.scheduler import Scheduler
 from oomcast.settings import Settings
+from oomcast.slo import Slo
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Post:
     spec: CollectorSpec
     settings: CollectorSettings
     serving: tuple[str, ...]
+    slo: Slo
     roots: Roots
     collector: Collector
     runner: Runner
@@ -90,7 +92,7 @@ class Station:
         for spec in self._specs:
             own = settings.collectors[spec.name]
             if own.enabled and spec.name not in self._posts:
-                post = self._make(spec, own, settings.serving_processes, settings.paths.roots())
+                post = self._make(spec, own, settings)
                 self._posts[spec.name] = post
                 self._scheduler.add(post.runner, own.interval)
 
@@ -98,10 +100,11 @@ class Station:
         """Stops what the collectors started; returns before the monotonic `deadline`."""
         self._stop(list(self._posts.values()), deadline)
 
-    def _make(self, spec: CollectorSpec, own: CollectorSettings, serving: tuple[str, ...], roots: Roots) -> Post:
+    def _make(self, spec: CollectorSpec, own: CollectorSettings, settings: Settings) -> Post:
+        serving, slo, roots = settings.serving_processes, settings.slo, settings.paths.roots()
         log = logging.getLogger(f"oomcast.{spec.name}")
         restart = functools.partial(self._restart, spec.name)
-        context = Context(roots, self._clock, log, self._pipeline.push(spec.name), serving, restart)
+        context = Context(roots, self._clock, log, self._pipeline.push(spec.name), serving, restart, slo)
         try:
             collector = spec.create(own, context)
             start = _method(collector, "start")
@@ -110,7 +113,7 @@ class Station:
         except Exception as error:  # noqa: BLE001 - it must not take the other collectors down; each run tells
             collector = _Broken(error)
         runner = Runner(spec.name, collector, own.timeout, self._pipeline, self._clock, log)
-        return Post(spec, own, serving, roots, collector, runner)
+        return Post(spec, own, serving, slo, roots, collector, runner)
 
     def _stop(self, posts: Sequence[Post], deadline: float) -> None:
         # Each in a thread of its own: one that hangs, against the contract, must not keep the others from stopping.
@@ -156,5 +159,6 @@ def _unchanged(post: Post, settings: Settings) -> bool:
     return (
         own[post.spec.name] == post.settings
         and settings.serving_processes == post.serving
+        and settings.slo == post.slo
         and settings.paths.roots() == post.roots
     )
