@@ -22,9 +22,14 @@ def test_it_is_the_defaults_with_and_without_its_comments(tmp_path: Path) -> Non
     assert loaded(tmp_path, uncommented(text)) == load(None, {}, SPECS)
 
 
+ENDS = (512, 2048, 65_536, 131_072, 200_000)
+"""What the length classes have set by default; what is not set is not shown."""
+
+
 def test_every_key_is_in_it() -> None:
     values = yaml.safe_load(uncommented(example(SPECS)))
-    assert values == load(None, {}, SPECS).model_dump(mode="json")
+    defaults = load(None, {}, SPECS).model_dump(mode="json")
+    assert values == defaults | {"slo": defaults["slo"] | {"classes": [{"up_to": end} for end in ENDS] + [{}]}}
 
 
 def test_a_key_has_its_meaning_its_limits_and_its_variable() -> None:
