@@ -1,14 +1,15 @@
-"""The shares of long prompts in a sliding window, from a histogram whose buckets may not have those lengths."""
+"""The prompts of a sliding window, and the shares of long ones, from a histogram whose buckets may not have those
+lengths."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from oomcast_collectors.engine.history import Past
 from oomcast_collectors.engine.length_totals import Bounds
 from oomcast_collectors.engine.reading import Lengths
 
-ABOVE = (65_536, 131_072, 200_000)
+ABOVE = (2048, 65_536, 131_072, 200_000)
 """Tokens."""
 
 Snapshot = tuple[Mapping[Bounds, Lengths], float]
@@ -22,7 +23,24 @@ class Share(NamedTuple):
     upper: float
 
 
-class Shares:
+class Recent(NamedTuple):
+    """The prompts of the window. parts: a histogram for each set of bounds. longest: tokens that none exceeds, infinite
+    if not known. count: of all parts, above 0."""
+
+    parts: Sequence[Lengths]
+    longest: float
+    count: float
+
+    def shares(self) -> Mapping[int, Share]:
+        """By each length of ABOVE."""
+        return {tokens: self._share(tokens) for tokens in ABOVE}
+
+    def _share(self, tokens: int) -> Share:
+        bounds = [above(part, tokens, self.longest) for part in self.parts]
+        return Share(sum(lower for lower, _ in bounds) / self.count, sum(upper for _, upper in bounds) / self.count)
+
+
+class LengthWindow:
     """Fed with totals that never fall, by the bounds under which they were counted."""
 
     def __init__(self, window: float) -> None:
@@ -43,17 +61,15 @@ class Shares:
         if self._past.add(at, (parts, self._longest)):
             self._longest = 0.0
 
-    def shares(self) -> Mapping[int, Share]:
-        """By each length of ABOVE, empty without a prompt in the window."""
+    def recent(self) -> Recent | None:
+        """None without a prompt in the window."""
         before = self._past.before(self._at - self._window)
         if before is None:
-            return {}
+            return None
         longest = max([self._longest, *(longest for _, longest in self._past.values())])
-        recent = [_minus(total, before.value[0].get(bounds)) for bounds, total in self._now.items()]
-        count = sum(part.count for part in recent)
-        if count <= 0:
-            return {}
-        return {tokens: _share(recent, tokens, longest, count) for tokens in ABOVE}
+        parts = [_minus(total, before.value[0].get(bounds)) for bounds, total in self._now.items()]
+        count = sum(part.count for part in parts)
+        return Recent(parts, longest, count) if count > 0 else None
 
 
 def above(lengths: Lengths, tokens: float, longest: float = math.inf) -> tuple[float, float]:
@@ -99,8 +115,3 @@ def _minus(now: Lengths, before: Lengths | None) -> Lengths:
         return now
     buckets = tuple((b, n - m) for (b, n), (_, m) in zip(now.buckets, before.buckets, strict=True))
     return Lengths(buckets, now.sum - before.sum, now.count - before.count)
-
-
-def _share(parts: list[Lengths], tokens: int, longest: float, count: float) -> Share:
-    bounds = [above(part, tokens, longest) for part in parts]
-    return Share(sum(lower for lower, _ in bounds) / count, sum(upper for _, upper in bounds) / count)

@@ -132,7 +132,7 @@ SHARE = Metric(
     "Share of the prompts of the last length_window seconds (a setting, 3600) above so many tokens: its lower and upper"
     " bound, equal where the engine's buckets have the length.",
     ("engine", "above", "bound"),
-    6 * _ENGINES,
+    8 * _ENGINES,
     absent=f"{_NOT_TOLD}; without a prompt in the window",
 )
 RETRIES = _per_engine("gateway_retries_total", "counter", "Requests that a gateway tried again.")

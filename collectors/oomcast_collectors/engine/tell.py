@@ -78,7 +78,8 @@ class Teller:
             yield self._of(metrics.WAITING, count, reason)
         if reading.breaker_open is not None:
             yield self._of(metrics.BREAKER, int(reading.breaker_open))
-        for tokens, share in self._watch.shares.shares().items():
+        recent = self._watch.prompts.recent()
+        for tokens, share in recent.shares().items() if recent is not None else ():
             yield self._of(metrics.SHARE, share.lower, str(tokens), "lower")
             yield self._of(metrics.SHARE, share.upper, str(tokens), "upper")
 

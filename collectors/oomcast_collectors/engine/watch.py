@@ -11,7 +11,7 @@ from oomcast.contract import Facts
 from oomcast.logs import OnChange
 from oomcast_collectors.engine.counters import Counters
 from oomcast_collectors.engine.hits import Hits
-from oomcast_collectors.engine.lengths import Shares
+from oomcast_collectors.engine.lengths import LengthWindow
 from oomcast_collectors.engine.reading import Reading
 from oomcast_collectors.engine.settings import Endpoint, EngineSettings
 from oomcast_collectors.engine.source import Source, UnknownEngine
@@ -51,7 +51,7 @@ class EngineWatch:
         """Of queries and hits, as the engine told it last."""
         self.counters = Counters()
         self.hits = Hits(settings.hit_window, settings.hit_min_queries)
-        self.shares = Shares(settings.length_window)
+        self.prompts = LengthWindow(settings.length_window)
         self.states = States(name, clock)
         self._period = settings.period
         self._clock = clock
@@ -108,7 +108,7 @@ class EngineWatch:
             if self.counters.look(reading, now):
                 self._source.forget()
             self.hits.look(self.counters.total("queries"), self.counters.total("hits"), now)
-            self.shares.look(self.counters.length_parts, reading.max_model_len, now)
+            self.prompts.look(self.counters.length_parts, reading.max_model_len, now)
             self.cache_unit = reading.cache_unit or self.cache_unit
             self._conclude(reading, began, now)
         self._changes.report("look", "", logging.INFO, f"engine {self.name}: {reading.kind} at {self.address}")

@@ -1,19 +1,21 @@
 """The shares of long prompts: the truth is always between the bounds."""
 
 import math
+from collections.abc import Mapping
 
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oomcast_collectors.engine.counters import Counters
-from oomcast_collectors.engine.lengths import ABOVE, Share, Shares, above
+from oomcast_collectors.engine.lengths import ABOVE, LengthWindow, Share, above
 from oomcast_collectors.engine.reading import Lengths, Reading
 
 INF = math.inf
 VLLM = (*(float(m * 10**e) for e in range(5) for m in (1, 2, 5)), 100_000.0)
 VLLM_200K = (*VLLM, 200_000.0)
 SGLANG = (100.0, 1000.0, 40_000.0, 60_000.0, 80_000.0, 100_000.0, 200_000.0, 300_000.0)
-OWN = (65_536.0, 131_072.0, 200_000.0)
+LONG = ABOVE[1:]
+OWN = (2048.0, 65_536.0, 131_072.0, 200_000.0)
 
 
 def histogram(prompts: list[int], bounds: tuple[float, ...]) -> Lengths:
@@ -21,9 +23,14 @@ def histogram(prompts: list[int], bounds: tuple[float, ...]) -> Lengths:
     return Lengths(buckets, float(sum(prompts)), float(len(prompts)))
 
 
+def shares(window: LengthWindow) -> Mapping[int, Share]:
+    recent = window.recent()
+    return recent.shares() if recent is not None else {}
+
+
 def test_where_the_buckets_have_the_length_the_bounds_are_equal() -> None:
     prompts = [65_536, 65_537, 131_072, 131_073, 300_000]
-    assert [above(histogram(prompts, OWN), tokens) for tokens in ABOVE] == [(4, 4), (2, 2), (1, 1)]
+    assert [above(histogram(prompts, OWN), tokens) for tokens in LONG] == [(4, 4), (2, 2), (1, 1)]
 
 
 def test_without_anything_else_a_bucket_holds_all_or_none() -> None:
@@ -89,7 +96,7 @@ def test_the_truth_is_between_the_bounds_over_restarts(
     lives: list[tuple[tuple[float, ...], bool, list[list[int]]]],
 ) -> None:
     """The longest request of a life is told or not; the first look's prompts are before the window."""
-    counters, shares, at = Counters(), Shares(3600), 1000.0
+    counters, window, at = Counters(), LengthWindow(3600), 1000.0
     seen: list[int] = []
     for number, (bounds, told, looks) in enumerate(lives):
         life: list[int] = []
@@ -101,8 +108,8 @@ def test_the_truth_is_between_the_bounds_over_restarts(
             queries = {"": 1e6 - 1e3 * number + len(life)}
             lengths = histogram(life, bounds)
             counters.look(Reading("vllm", started=1e3 * number, counts={"queries": queries}, lengths=lengths), at)
-            shares.look(counters.length_parts, longest, at)
-    found = shares.shares()
+            window.look(counters.length_parts, longest, at)
+    found = shares(window)
     assert bool(found) == bool(seen)
     for tokens, share in found.items():
         truth = sum(n > tokens for n in seen) / len(seen)
@@ -110,23 +117,23 @@ def test_the_truth_is_between_the_bounds_over_restarts(
 
 
 def test_the_window_forgets() -> None:
-    shares = Shares(3600)
+    window = LengthWindow(3600)
     prompts: list[int] = []
     for minute in range(200):
         prompts += [150_000] if minute < 100 else [100]
-        shares.look({OWN: histogram(prompts, OWN)}, None, 60.0 * minute)
-    assert shares.shares() == {tokens: Share(0, 0) for tokens in ABOVE}
+        window.look({OWN: histogram(prompts, OWN)}, None, 60.0 * minute)
+    assert shares(window) == {tokens: Share(0, 0) for tokens in ABOVE}
     for minute in range(200, 400):
-        shares.look({OWN: histogram(prompts, OWN)}, None, 60.0 * minute)
-    assert shares.shares() == {}
+        window.look({OWN: histogram(prompts, OWN)}, None, 60.0 * minute)
+    assert shares(window) == {}
 
 
 def test_what_was_counted_before_the_first_look_is_not_in_the_window() -> None:
-    shares = Shares(3600)
-    shares.look({}, None, 0.0)
-    assert shares.shares() == {}
+    window = LengthWindow(3600)
+    window.look({}, None, 0.0)
+    assert shares(window) == {}
     old = [150_000] * 9
-    shares.look({OWN: histogram(old, OWN)}, None, 1.0)
-    assert shares.shares() == {}
-    shares.look({OWN: histogram([*old, 100], OWN)}, None, 2.0)
-    assert shares.shares()[65_536] == Share(0, 0)
+    window.look({OWN: histogram(old, OWN)}, None, 1.0)
+    assert shares(window) == {}
+    window.look({OWN: histogram([*old, 100], OWN)}, None, 2.0)
+    assert shares(window)[65_536] == Share(0, 0)

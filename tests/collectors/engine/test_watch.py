@@ -157,7 +157,7 @@ def test_an_engine_that_moves_keeps_its_counters(watched: Watched, engine: Engin
 def test_a_defect_does_not_end_the_watch(watched: Watched, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     watched.look()
     with monkeypatch.context() as patch:
-        patch.setattr(watched.watch.shares, "look", lambda *arguments: 1 / 0)
+        patch.setattr(watched.watch.prompts, "look", lambda *arguments: 1 / 0)
         assert watched.look().errors == {"defect": 1}
         assert watched.watch.reading is None
     assert watched.look().reading is not None
