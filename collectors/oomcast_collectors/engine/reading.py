@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from oomcast.slo import Objective
+
 Kind = Literal["vllm", "sglang", "tgi", "trtllm", "triton", "llamacpp", "lmdeploy", "lmcache", "dynamo", "envoy"]
 
 Count = Literal[
@@ -44,7 +46,8 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """A histogram of prompt lengths in tokens. buckets: (upper bound, cumulative count), the last one infinite."""
+    """A histogram of prompt lengths in tokens or latencies in seconds. buckets: (upper bound, cumulative count), the
+    last bound is infinite."""
 
     buckets: tuple[tuple[float, float], ...]
     sum: float
@@ -61,6 +64,8 @@ class Reading:
     cache_unit: what the engine counts queries and hits in: "tokens"; "blocks", which were converted to tokens; "" where
     that is not known: their ratio holds, the numbers may be blocks.
     running: requests being worked on. waiting: requests by reason, "" where the engine names none.
+    latencies: times to the first token, and until the end. paired: the one of them that is counted together with the
+    length of the prompt, so that both gain the same requests from look to look.
     breaker_open: of a gateway, whether a circuit breaker is open. asleep: whether it was put to sleep.
     """
 
@@ -76,6 +81,8 @@ class Reading:
     waiting: Mapping[str, float] = field(default_factory=dict)
     counts: Mapping[Count, Mapping[str, float]] = field(default_factory=dict)
     lengths: Lengths | None = None
+    latencies: Mapping[Objective, Lengths] = field(default_factory=dict)
+    paired: Objective | None = None
     breaker_open: bool | None = None
     asleep: bool = False
     cache_unit: Literal["tokens", "blocks", ""] = ""

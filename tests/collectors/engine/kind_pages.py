@@ -28,5 +28,5 @@ def reading(page: str) -> Reading:
     return read(kinds_of({line.name for line in found}), found)
 
 
-def without_lengths(found: Reading) -> Reading:
-    return replace(found, lengths=None)
+def without_histograms(found: Reading) -> Reading:
+    return replace(found, lengths=None, latencies={}, paired=None)

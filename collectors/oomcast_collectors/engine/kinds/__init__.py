@@ -54,9 +54,16 @@ def _filled(reading: Reading, other: Reading) -> Reading:
         waiting=reading.waiting or other.waiting,
         counts={**other.counts, **reading.counts},
         lengths=reading.lengths or other.lengths,
+        latencies={**other.latencies, **reading.latencies},
+        paired=other.paired if _paired_alone(reading, other) else reading.paired,
         breaker_open=_first(reading.breaker_open, other.breaker_open),
         cache_unit=reading.cache_unit if "queries" in reading.counts else other.cache_unit,
     )
+
+
+def _paired_alone(reading: Reading, other: Reading) -> bool:
+    """Whether both the lengths and the latency that go together are those of the other."""
+    return reading.lengths is None and other.paired not in reading.latencies
 
 
 def _first(one: _T | None, other: _T | None) -> _T | None:

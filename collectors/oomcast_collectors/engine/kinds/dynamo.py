@@ -1,7 +1,8 @@
 """NVIDIA Dynamo: the frontend, and what a worker adds to the metrics of its engine, which it passes on.
 
 The frontend's blocks are those of one worker, so they are no capacity; the size of a worker's blocks is not told, so
-the share is all that is known of its pool. A percentage is a share from 0 to 1. Series come with the first request.
+the share is all that is known of its pool. A percentage is a share from 0 to 1. Series come with the first request. The
+length of a prompt is counted with its first token.
 """
 
 from oomcast_collectors.engine.kinds import answers
@@ -30,6 +31,11 @@ TABLE = Table(
     model="model",
     lengths=_LENGTHS,
     answers=_ANSWERS,
+    latencies={
+        "ttft": ("dynamo_frontend_time_to_first_token_seconds",),
+        "e2e": ("dynamo_frontend_request_duration_seconds",),
+    },
+    paired="ttft",
     blocks=True,
     extras=(Extra("/v1/models", answers.models),),
 )

@@ -1,4 +1,4 @@
-"""Histograms of token counts."""
+"""Histograms of token counts and latencies."""
 
 from collections.abc import Iterable
 

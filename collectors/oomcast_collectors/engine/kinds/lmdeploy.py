@@ -23,5 +23,7 @@ TABLE = Table(
     rank="engine",
     lengths="lmdeploy:request_prompt_tokens",
     answers="lmdeploy:request_generation_tokens",
+    latencies={"ttft": ("lmdeploy:time_to_first_token_seconds",), "e2e": ("lmdeploy:e2e_request_latency_seconds",)},
+    paired="e2e",
     extras=(Extra("/v1/models", answers.models),),
 )

@@ -5,15 +5,16 @@ row's names the first; so a rename is one more name, newest first.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
+from oomcast.slo import Objective
 from oomcast_collectors.engine.kinds.histograms import lengths, short
 from oomcast_collectors.engine.kinds.pools import PoolField, Ranks, pools
 from oomcast_collectors.engine.kinds.samples import MAX_RANKS, MAX_VALUES, Samples, Where
 from oomcast_collectors.engine.kinds.units import from_blocks
-from oomcast_collectors.engine.reading import Count, Kind, Reading
+from oomcast_collectors.engine.reading import Count, Kind, Lengths, Reading
 from oomcast_collectors.exposition_text import Line
 
 Scalar = Literal["running", "waiting", "max_model_len", "started"]
@@ -61,9 +62,11 @@ class Table:
 
     rank: the label of the data-parallel rank. same: labels in which series differ that tell the same thing (processes
     of one server, tensor-parallel ranks), so the largest counts and they are never added up. model: the label with the
-    served name. lengths, answers: histograms of the tokens of prompts and of answers. blocks: pools, queries and hits
-    are in blocks. only: a metric and a label; where it is there, series are left out whose value of that label it has
-    not. finish: what no row can say; more: the metrics that it reads. extras: in the order to apply them.
+    served name. lengths, answers: histograms of the tokens of prompts and of answers. latencies: histograms in seconds,
+    of the names the first that is there. paired: the latency that is counted together with the length. blocks: pools,
+    queries and hits are in blocks. only: a metric and a label; where it is there, series are left out whose value of
+    that label it has not. finish: what no row can say; more: the metrics that it reads. extras: in the order to apply
+    them.
     """
 
     kind: Kind
@@ -73,6 +76,8 @@ class Table:
     model: str = "model_name"
     lengths: str = ""
     answers: str = ""
+    latencies: Mapping[Objective, tuple[str, ...]] = field(default_factory=dict)
+    paired: Objective | None = None
     blocks: bool = False
     only: tuple[str, str] | None = None
     finish: Callable[[Samples, Reading], Reading] | None = None
@@ -83,8 +88,9 @@ class Table:
     def names(self) -> frozenset[str]:
         """Every metric that is read, as it is written on the page."""
         names = {name for row in self.rows for name in (*row.names, *row.plus, row.late) if name}
-        histograms = {f"{name}{end}" for name in (self.lengths, self.answers) if name for end in ("_bucket", "_sum")}
-        return frozenset(names | histograms | self.more)
+        histograms = {self.lengths, self.answers, *(name for names in self.latencies.values() for name in names)} - {""}
+        parts = {f"{name}{end}" for name in histograms for end in ("_bucket", "_sum")}
+        return frozenset(names | parts | self.more)
 
     def read(self, lines: Iterable[Line]) -> Reading:
         """What the lines say; those of metrics that are not in `names` change nothing.
@@ -96,6 +102,7 @@ class Table:
             samples.keep(*self.only)
         found = self._found(samples)
         running = found.get("running", {}).values()
+        prompts, latencies = lengths(samples, self.lengths), self._latencies(samples)
         reading = Reading(
             self.kind,
             pools=pools(_pool_fields(found), self.blocks),
@@ -105,11 +112,22 @@ class Table:
             running=sum(running) if running else None,
             waiting=found.get("waiting", {}),
             counts=_counts(found, short(samples, self.answers)),
-            lengths=lengths(samples, self.lengths),
+            lengths=prompts,
+            latencies=latencies,
+            paired=self.paired if prompts is not None and self.paired in latencies else None,
         )
         if "queries" in reading.counts:
             reading = from_blocks(reading) if self.blocks else replace(reading, cache_unit="tokens")
         return self.finish(samples, reading) if self.finish else reading
+
+    def _latencies(self, samples: Samples) -> dict[Objective, Lengths]:
+        found: dict[Objective, Lengths] = {}
+        for objective, names in self.latencies.items():
+            name = next((name for name in names if f"{name}_bucket" in samples), "")
+            histogram = lengths(samples, name)
+            if histogram is not None:
+                found[objective] = histogram
+        return found
 
     def _found(self, samples: Samples) -> dict[Target, dict[str, float]]:
         """By quantity and label, what the rows say. Those of pools are by rank."""

@@ -1,6 +1,7 @@
 """Text Generation Inference. Its counters have no `_total`.
 
-The pool is the token budget that it found at its start; used is what the running batch may come to at most.
+The pool is the token budget that it found at its start; used is what the running batch may come to at most. The length
+of a prompt is counted before, its duration after the work, so nothing is paired.
 """
 
 from dataclasses import replace
@@ -41,5 +42,6 @@ TABLE = Table(
     model="",
     lengths="tgi_request_input_length",
     answers="tgi_request_generated_tokens",
+    latencies={"e2e": ("tgi_request_duration",)},
     extras=(Extra("/info", _info),),
 )

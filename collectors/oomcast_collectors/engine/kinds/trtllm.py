@@ -29,5 +29,9 @@ _ROWS = (
 )
 
 TABLE = Table(
-    "trtllm", _ROWS, blocks=True, extras=(Extra("/v1/models", answers.models), Extra("/version", answers.version))
+    "trtllm",
+    _ROWS,
+    latencies={"ttft": _named("time_to_first_token_seconds"), "e2e": _named("e2e_request_latency_seconds")},
+    blocks=True,
+    extras=(Extra("/v1/models", answers.models), Extra("/version", answers.version)),
 )
