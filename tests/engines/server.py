@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
@@ -33,11 +34,13 @@ class Vllm:
     temporary: a folder for its sockets and what it leaves behind.
     """
 
-    def __init__(self, directory: Path, temporary: Path, model: Path, flags: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, temporary: Path, model: Path, flags: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = directory / "vllm.log"
-        self._environment = {**os.environ, **_environment(temporary)}
+        self._environment = {**os.environ, **_environment(temporary), **environment}
         server = [str(ENGINES / "bin/python"), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
         listen = ["--host=127.0.0.1", f"--port={self.port}", "--served-model-name=tiny"]
         # Weights that are made up, and no compilation: a start takes half a minute instead of several.
@@ -102,11 +105,13 @@ class Vllm:
 
 
 @contextmanager
-def vllm(directory: Path, model: Path, *flags: str) -> Iterator[Vllm]:
-    """A running vLLM with these flags; ended afterwards."""
+def vllm(
+    directory: Path, model: Path, *flags: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Vllm]:
+    """A running vLLM with these flags; ended afterwards. environment: variables of its own."""
     # Apart from `directory`, whose path may be too long for its sockets.
     with TemporaryDirectory(prefix="vllm-") as temporary:
-        server = Vllm(directory, Path(temporary), model, flags)
+        server = Vllm(directory, Path(temporary), model, flags, environment)
         try:
             server.start()
             yield server
