@@ -72,8 +72,13 @@ class Engine:
             for sequence in gone:
                 self._end(sequence, 500, 0)
 
+    @property
+    def look(self) -> Look:
+        """What the scheduler had at the end of the last step: what the page tells, as in vLLM."""
+        return self._look
+
     def page(self) -> bytes:
-        """Its /metrics. As in vLLM, what it says is as it was at the end of the last step."""
+        """Its /metrics."""
         with self.lock:
             return page.text(self.config, self._look, self.tally, self._started).encode()
 
