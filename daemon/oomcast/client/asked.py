@@ -62,7 +62,7 @@ class Body:
             return
         self.user = bool(request.get("user"))
         self.batch = any(_several(request.get(name)) for name in ("prompt", "input_ids", "text"))
-        counted = _COUNTED in (request.get("prompt"), request.get("input_ids"))
+        counted = count > 0 and _COUNTED in (request.get("prompt"), request.get("input_ids"))
         # Otherwise the engine reads less of it.
         if counted and request.get("truncate_prompt_tokens") is None:
             self.prompt_tokens = count
