@@ -17,10 +17,14 @@ class Receiver:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(str(path))
 
+    def waits(self) -> bool:
+        """Whether there is a message."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
     def read(self) -> list[dict[str, Any]]:
         """All that is there, each a JSON object of at most MAX_BYTES."""
         messages = []
-        while select.select([self._socket], [], [], 0)[0]:
+        while self.waits():
             data = self._socket.recv(65536)
             assert len(data) <= MAX_BYTES
             messages.append(json.loads(data))
