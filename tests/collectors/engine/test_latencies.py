@@ -2,7 +2,7 @@
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomcast_collectors.engine.counters import SETTLE
@@ -112,6 +112,7 @@ def test_totals_that_are_gone_for_a_look_gain_nothing_twice() -> None:
     assert gains.look({bounds: histogram(5, 4, 1)}) == [(1.0, 10.0, 1)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 5)] * 3, st.booleans()), max_size=20))
 def test_all_gains_together_are_what_was_counted_since_the_first_look(
     looks: list[tuple[int, int, int, bool]],

@@ -4,7 +4,7 @@ import math
 import tracemalloc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.slo.books import LONG, MIDDLE, SHORT, SLO, WINDOW, values
@@ -187,8 +187,8 @@ def test_memory_does_not_depend_on_the_number_of_requests() -> None:
     book = requests(slo)
     tracemalloc.start()
     try:
-        for number in range(100_000):
-            book.request(number % 300_000, 0.5, 3.0, number / 10)
+        for number in range(20_000):
+            book.request(number % 300_000, 0.5, 3.0, number / 2)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -199,6 +199,7 @@ _LATENCY = st.one_of(st.none(), st.floats(0, 100))
 _REQUEST = st.tuples(st.integers(0, 5000), _LATENCY, _LATENCY, st.booleans())
 
 
+@settings(deadline=None)
 @given(st.lists(_REQUEST, max_size=60))
 def test_any_requests(told: list[tuple[int, float | None, float | None, bool]]) -> None:
     book, before = requests(), {"ttft": dict[str, float](), "e2e": dict[str, float]()}
@@ -219,6 +220,7 @@ def test_any_requests(told: list[tuple[int, float | None, float | None, bool]]) 
             before[objective] = found
 
 
+@settings(deadline=None)
 @given(st.lists(st.just(0.0) | st.floats(1e-6, 1e6), min_size=3, max_size=3))
 def test_the_risk_is_between_the_rates(shares: list[float]) -> None:
     risk = values(requests().samples(0.0, shares=shares), "ttft").get("violation_risk_ratio")

@@ -1,7 +1,7 @@
 """The rate of a class: the prior at first, the measurement from a thousand requests on."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oomcast_collectors.slo.rates import FORGET, Rate
@@ -41,6 +41,7 @@ def test_any_number_of_requests_at_once_is_forgotten_in_time() -> None:
     assert fed(0.9, (1e12, 1e12), *[(1000.0, 0.0)] * 100) < 0.01
 
 
+@settings(deadline=None)
 @given(
     st.floats(0, 1),
     st.lists(st.tuples(st.floats(0, 1e12), st.floats(0, 1)).map(lambda look: (look[0], look[0] * look[1]))),
