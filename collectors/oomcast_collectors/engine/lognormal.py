@@ -5,6 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from oomcast_collectors.engine.likelihood import Cell, climb, log_probability
 
@@ -27,13 +28,12 @@ _SCATTER = 1.03
 _FACTOR = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Bin:
+class Bin(NamedTuple):
     """`count` prompts with low < length <= high, in tokens. high may be infinite, count a fraction."""
 
     low: float
     high: float
-    count: float
+    count: float  # type: ignore[assignment]  # over tuple.count, which nobody asks
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def fit(bins: Sequence[Bin], longest: float = math.inf, start: Fit | None = None
     bins, longest = _usable(bins, longest)
     full = [one for one in bins if one.count > 0]
     count = sum(one.count for one in full)
-    if len({(one.low, one.high) for one in full}) < FEWEST_BINS or not FEWEST <= count < math.inf:
+    if len({one[:2] for one in full}) < FEWEST_BINS or not FEWEST <= count < math.inf:
         return None
     cells = [Cell(_log(one.low), _log(one.high), one.count / count) for one in full]
     centre, spread = _moments(cells)
@@ -116,7 +116,7 @@ def _usable(bins: Sequence[Bin], longest: float) -> tuple[list[Bin], float]:
     bins = [one for one in bins if one.low < one.high and 0 <= one.count < math.inf]
     if any(one.low >= longest for one in bins if one.count > 0):
         longest = math.inf
-    cut = (Bin(one.low, min(one.high, longest), one.count) for one in bins)
+    cut = (one._replace(high=min(one.high, longest)) for one in bins)
     return [one for one in cut if _log(one.low) < _log(one.high) and (one.low > 0 or one.high < longest)], longest
 
 

@@ -137,13 +137,13 @@ def test_what_is_no_bin_is_passed_over(bad: Bin) -> None:
 
 
 def test_sums_beyond_a_float_are_not_fitted() -> None:
-    assert fit([replace(one, count=1e308) for one in GOOD]) is None
+    assert fit([one._replace(count=1e308) for one in GOOD]) is None
     assert fit(GOOD, math.nan) is None
 
 
 @pytest.mark.parametrize("factor", [0.2, 1e9, 1e300])
 def test_only_the_shares_matter_to_the_parameters(factor: float) -> None:
-    found = fitted([replace(one, count=one.count * factor) for one in GOOD])
+    found = fitted([one._replace(count=one.count * factor) for one in GOOD])
     wanted = fitted(GOOD)
     assert (found.mu, found.sigma) == pytest.approx((wanted.mu, wanted.sigma))
     assert found.distance == pytest.approx(wanted.distance)
@@ -275,7 +275,7 @@ def test_in_another_unit_it_is_the_same_fit(
     wanted = fit(bins, longest)
     assume(wanted is not None)
     assert wanted
-    found = fitted([Bin(one.low * unit, one.high * unit, one.count) for one in bins], longest * unit)
+    found = fitted([Bin(low * unit, high * unit, n) for low, high, n in bins], longest * unit)
     assert found.mu == pytest.approx(wanted.mu + math.log(unit), abs=1e-6)
     assert found.sigma == pytest.approx(wanted.sigma, rel=1e-6)
     assert found.distance == pytest.approx(wanted.distance, abs=1e-6)
