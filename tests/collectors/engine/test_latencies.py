@@ -95,6 +95,16 @@ def test_a_bucket_that_lags_makes_no_request_of_its_own() -> None:
     assert gained == [(1.0, 10.0, 1)]
 
 
+def test_a_bucket_that_catches_up_moves_no_request_twice() -> None:
+    """The first bucket lagged behind; when it has the one, another has come above all buckets."""
+    engine = Engine()
+    engine.look(histogram(0, 0, 0))
+    assert engine.look(Lengths(((1.0, 0.0), (10.0, 1.0), (INF, 1.0)), 1.0, 1.0)) == [(1.0, 10.0, 1)]
+    gained = engine.look(Lengths(((1.0, 1.0), (10.0, 1.0), (INF, 2.0)), 1.0, 2.0))
+    assert gained is not None
+    assert sum(count for _, _, count in gained) == 1
+
+
 def test_nonsense_is_no_histogram() -> None:
     engine = Engine()
     engine.look(histogram(5, 3, 1))

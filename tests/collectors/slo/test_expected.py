@@ -30,6 +30,12 @@ def test_one_of_two_groups_by_hand() -> None:
     assert picked([49, 1], [0.001, 0.9], 1) == pytest.approx([odds / (odds + 9), 9 / (odds + 9)])
 
 
+def test_few_that_are_left_are_exact_too() -> None:
+    """The same with what is picked and what is left exchanged."""
+    odds = 49 * 0.001 / 0.999
+    assert picked([49, 1], [0.999, 0.1], 49) == pytest.approx([49 - odds / (odds + 9), 1 - 9 / (odds + 9)])
+
+
 def test_none_and_all() -> None:
     assert picked([3, 4], [0.1, 0.9], 0) == [0, 0]
     assert picked([3, 4], [0.1, 0.9], 7) == [3, 4]
