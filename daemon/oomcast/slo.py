@@ -93,6 +93,10 @@ class Slo(_Model):
         default_factory=RiskScore, description="the score of a prompt by its length, for reference"
     )
 
+    @property
+    def has_objectives(self) -> bool:
+        return any(one.objective(which) is not None for one in self.classes for which in OBJECTIVES)
+
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         ends = [one.up_to for one in self.classes]

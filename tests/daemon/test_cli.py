@@ -59,6 +59,7 @@ def test_check_says_what_each_collector_does_or_why_it_does_nothing(tmp_path: Pa
         "gpu         off      switched off in the settings",
         "host        off      switched off in the settings",
         "kernel_log  off      switched off in the settings",
+        "requests    off      switched off in the settings",
         "absent      absent   absent is not there",
         "broken      FAILED   RuntimeError: no such library",
         "good        ok       2 series every 0.5 s, N ms",
@@ -70,7 +71,7 @@ def test_check_of_a_machine_that_is_mounted_nowhere(tmp_path: Path) -> None:
     nowhere = {f"OOMCAST_PATHS__{name}": str(tmp_path / "nowhere") for name in ("PROC", "SYS", "DEV", "PODS")}
     done = oomcast("check", environment=nowhere)
     states = dict(line.split()[:2] for line in done.stdout.splitlines()[2:])
-    assert set(states) == {"cgroup", "ebpf", "engine", "engine_log", "gpu", "host", "kernel_log"}
+    assert set(states) == {"cgroup", "ebpf", "engine", "engine_log", "gpu", "host", "kernel_log", "requests"}
     assert states["cgroup"] == "absent"
     assert states["kernel_log"] == "absent"
     assert states["host"] in ("absent", "FAILED")

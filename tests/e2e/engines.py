@@ -15,7 +15,7 @@ from e2e.stack import fetch, free_port
 
 PAGES = Path(__file__).parents[1] / "fixtures" / "engines"
 OTHERS = ", ".join(
-    f"{name}: {{enabled: false}}" for name in ("cgroup", "ebpf", "engine_log", "gpu", "host", "kernel_log")
+    f"{name}: {{enabled: false}}" for name in ("cgroup", "ebpf", "engine_log", "gpu", "host", "kernel_log", "requests")
 )
 
 Script = Callable[[BaseHTTPRequestHandler], None]

@@ -15,9 +15,8 @@ from pathlib import Path
 from e2e.stack import fetch, free_port
 
 PLUGINS = Path(__file__).parent / "plugins"
-_OFF = ", ".join(
-    f"{name}: {{enabled: false}}" for name in ("cgroup", "ebpf", "engine", "engine_log", "gpu", "host", "kernel_log")
-)
+_NAMES = ("cgroup", "ebpf", "engine", "engine_log", "gpu", "host", "kernel_log", "requests")
+_OFF = ", ".join(f"{name}: {{enabled: false}}" for name in _NAMES)
 OUR_OWN_OFF = f"collectors: {{{_OFF}}}"
 
 

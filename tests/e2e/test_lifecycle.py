@@ -157,7 +157,7 @@ def test_a_start_is_one_line_of_what_and_one_of_where(tmp_path: Path) -> None:
         lines = [line.partition("logger=")[2] for line in running.log.splitlines() if "logger=oomcast msg=" in line]
         assert lines[0].startswith("oomcast msg=starting version=")
         assert lines[0].endswith(f" settings={running.config}")
-        on, off = "cgroup,engine,engine_log,gpu,host", "ebpf,kernel_log"
+        on, off = "cgroup,engine,engine_log,gpu,host,requests", "ebpf,kernel_log"
         assert lines[1] == f"oomcast msg=listening url={running.url} collectors={on} off={off}"
         assert running.url in running.log.replace(lines[1], "").splitlines()
 
@@ -200,7 +200,7 @@ def test_busy_cpus_give_no_false_timeouts(tmp_path: Path) -> None:
         with program(tmp_path, "") as running:
             until(lambda: fetch_ready(running))
             time.sleep(10)
-            for collector in ("cgroup", "engine", "engine_log", "gpu", "host", "kernel_log"):
+            for collector in ("cgroup", "engine", "engine_log", "gpu", "host", "kernel_log", "requests"):
                 labels = f'collector="{collector}",outcome="timeout"'
                 assert running.value("oomcast_collector_runs_total", labels) == 0
             for collector in ("cgroup", "host"):

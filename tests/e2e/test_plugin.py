@@ -198,7 +198,9 @@ def test_the_daemon_itself_is_well(lived: Lived) -> None:
     assert "switched off" in page
     start = next(line for line in lived.daemon.log.splitlines() if "msg=listening" in line)
     # Our own come first, and are switched off here.
-    assert f"collectors={','.join(sorted(SPECS))} off=cgroup,ebpf,engine,engine_log,gpu,host,kernel_log" in start
+    assert (
+        f"collectors={','.join(sorted(SPECS))} off=cgroup,ebpf,engine,engine_log,gpu,host,kernel_log,requests" in start
+    )
 
 
 def test_it_ends_in_time_all_the_same(tmp_path: Path) -> None:

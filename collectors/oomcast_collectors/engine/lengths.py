@@ -25,11 +25,11 @@ class Share(NamedTuple):
 
 class Recent(NamedTuple):
     """The prompts of the window. parts: a histogram for each set of bounds. longest: tokens that none exceeds, infinite
-    if not known. count: of all parts, above 0."""
+    if not known. whole: prompts of all parts, above 0."""
 
     parts: Sequence[Lengths]
     longest: float
-    count: float
+    whole: float
 
     def shares(self) -> Mapping[int, Share]:
         """By each length of ABOVE."""
@@ -37,7 +37,7 @@ class Recent(NamedTuple):
 
     def _share(self, tokens: int) -> Share:
         bounds = [above(part, tokens, self.longest) for part in self.parts]
-        return Share(sum(lower for lower, _ in bounds) / self.count, sum(upper for _, upper in bounds) / self.count)
+        return Share(sum(lower for lower, _ in bounds) / self.whole, sum(upper for _, upper in bounds) / self.whole)
 
 
 class LengthWindow:

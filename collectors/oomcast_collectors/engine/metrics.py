@@ -1,6 +1,7 @@
 """The metric table of the engine collector. `engine` is the settings' name, else the unit or container and the port."""
 
 from oomcast.metric import Kind, Metric
+from oomcast_collectors.slo.metrics import METRICS as SLO
 
 STATES = (
     "serving",
@@ -135,6 +136,29 @@ SHARE = Metric(
     8 * _ENGINES,
     absent=f"{_NOT_TOLD}; without a prompt in the window",
 )
+_FITTED = f"{_NOT_TOLD}; with too few prompts in the window, or lengths that allow no fit"
+MU = _per_engine(
+    "prompt_tokens_lognormal_mu",
+    "gauge",
+    "Of the log-normal fitted to the prompts of the last length_window seconds: its mu, of lengths in tokens.",
+    _FITTED,
+)
+SIGMA = _per_engine("prompt_tokens_lognormal_sigma", "gauge", "Of the same log-normal: its sigma.", _FITTED)
+DISTANCE = _per_engine(
+    "prompt_tokens_lognormal_distance_ratio",
+    "gauge",
+    "How badly it fits: the largest difference of a fitted and a counted cumulative share at an edge of the engine's"
+    " buckets (Kolmogorov-Smirnov).",
+    _FITTED,
+)
+FITTED_SHARE = Metric(
+    "oomcast_prompt_tokens_lognormal_share_ratio",
+    "gauge",
+    "Share of prompts above so many tokens, by that log-normal.",
+    ("engine", "above"),
+    4 * _ENGINES,
+    absent=f"{_FITTED}; where the log-normal does not hold (docs/lengths.md)",
+)
 RETRIES = _per_engine("gateway_retries_total", "counter", "Requests that a gateway tried again.")
 BREAKER = _per_engine("gateway_circuit_breaker_open", "gauge", "1 while a circuit breaker of a gateway is open.")
 
@@ -143,5 +167,6 @@ METRICS: tuple[Metric, ...] = (
     *(USAGE, CAPACITY, HEADROOM, LARGEST, BYTES_PER_TOKEN, CAPACITY_BYTES, MAX_MODEL_LEN, FITS),
     *(QUERIES, HITS, HIT_RATIO, PREEMPTIONS, EVICTED),
     *(RUNNING, WAITING, FINISHED, HTTP, REJECTED, SHORT, CORRUPTED, PROMPT_TOKENS, GENERATION_TOKENS),
-    *(PROMPT_LENGTHS, SHARE, RETRIES, BREAKER),
+    *(PROMPT_LENGTHS, SHARE, MU, SIGMA, DISTANCE, FITTED_SHARE, RETRIES, BREAKER),
+    *SLO,
 )

@@ -88,8 +88,7 @@ class Roster:
                 entry.watch.move(engine.url, engine.cgroup)
 
     def _watch(self, endpoint: Endpoint, name: str, cgroup: str, *, settled: bool) -> _Entry:
-        context = self._context
-        watch = EngineWatch(endpoint, name, self._settings, context.clock, context.log, context.push, cgroup)
+        watch = EngineWatch(endpoint, name, self._settings, self._context, cgroup)
         if not self._ended:
             watch.start()
         return _Entry(watch, settled=settled)

@@ -34,10 +34,12 @@ class UnknownEngine(Exception):
 
 
 class Source:
-    """One engine's pages; for one thread, but for `close`. malformed: lines so far that could not be read."""
+    """One engine's pages; for one thread, but for `close`. latencies: whether they are wanted, which takes time in each
+    look. malformed: lines so far that could not be read."""
 
-    def __init__(self, endpoint: Endpoint, changes: OnChange) -> None:
+    def __init__(self, endpoint: Endpoint, changes: OnChange, *, latencies: bool) -> None:
         self.malformed = 0
+        self._latencies = latencies
         self._endpoint = endpoint
         self._token_bytes = TokenBytes(
             endpoint.model_config_file, endpoint.cache_dtype, endpoint.tensor_parallel, changes
@@ -124,7 +126,10 @@ class Source:
         return (wanted, *(kind for kind in found if kind != wanted)) if wanted in found else ()
 
     def _read(self, fetcher: Fetcher) -> Reading:
-        wanted = frozenset().union(*(kinds.KINDS[kind].names for kind in self._kinds))
+        tables = [kinds.KINDS[kind] for kind in self._kinds]
+        wanted = frozenset().union(*(table.names for table in tables))
+        if not self._latencies:
+            wanted = wanted.difference(*(table.latency_names for table in tables))
         page = exposition_text.read(fetcher.get(), wanted, known=self._known)
         lines = list(page)
         self.malformed += page.malformed

@@ -53,6 +53,7 @@ class Teller:
             yield from self._pool(reading)
             yield from self._queue(reading)
         yield from self._counters()
+        yield from watch.objectives.samples(watch.distribution, watch.looked_at)
 
     def _pool(self, reading: Reading) -> Iterator[Sample]:
         fits = admission.longest_fits(reading)
@@ -78,10 +79,21 @@ class Teller:
             yield self._of(metrics.WAITING, count, reason)
         if reading.breaker_open is not None:
             yield self._of(metrics.BREAKER, int(reading.breaker_open))
-        recent = self._watch.prompts.recent()
+        yield from self._prompts()
+
+    def _prompts(self) -> Iterator[Sample]:
+        watch = self._watch
+        recent = watch.prompts.recent()
         for tokens, share in recent.shares().items() if recent is not None else ():
             yield self._of(metrics.SHARE, share.lower, str(tokens), "lower")
             yield self._of(metrics.SHARE, share.upper, str(tokens), "upper")
+        fitted = watch.distribution.fit
+        if fitted is not None:
+            yield self._of(metrics.MU, fitted.mu)
+            yield self._of(metrics.SIGMA, fitted.sigma)
+            yield self._of(metrics.DISTANCE, fitted.distance)
+        for tokens, above in watch.distribution.above().items():
+            yield self._of(metrics.FITTED_SHARE, above, str(tokens))
 
     def _counters(self) -> Iterator[Sample]:
         counters = self._watch.counters

@@ -1,17 +1,18 @@
 """One engine, looked at again and again in a thread of its own: a slow one costs nobody else anything."""
 
 import logging
+import math
 import threading
 from collections import Counter
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from oomcast.clock import Clock
-from oomcast.contract import Facts
+from oomcast.contract import Context, Facts
 from oomcast.logs import OnChange
 from oomcast_collectors.engine.counters import Counters
+from oomcast_collectors.engine.distribution import Distribution
 from oomcast_collectors.engine.hits import Hits
 from oomcast_collectors.engine.lengths import LengthWindow
+from oomcast_collectors.engine.objectives import Objectives
 from oomcast_collectors.engine.reading import Reading
 from oomcast_collectors.engine.settings import Endpoint, EngineSettings
 from oomcast_collectors.engine.source import Source, UnknownEngine
@@ -25,25 +26,21 @@ class EngineWatch:
     """name: what series call it. cgroup: of its process where that is on this machine, "" elsewhere.
 
     What is public is written by its thread under `lock`, under which any other may read it. reading: None while the
-    engine does not answer. looked: False before the end of the first look, when nothing is known.
+    engine does not answer. looked: False before the end of the first look, when nothing is known. looked_at: when the
+    last look ended, monotonic.
     """
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        name: str,
-        settings: EngineSettings,
-        clock: Clock,
-        log: logging.Logger,
-        push: Callable[[Facts], None],
-        cgroup: str = "",
+        self, endpoint: Endpoint, name: str, settings: EngineSettings, context: Context, cgroup: str = ""
     ) -> None:
+        clock, slo = context.clock, context.slo
         self.lock = threading.Lock()
         self.name = name
         self.address = _address_of(endpoint.url)
         self.cgroup = cgroup
         self.reading: Reading | None = None
         self.looked = False
+        self.looked_at = 0.0
         self.duration = 0.0
         self.errors: Counter[str] = Counter()
         self.malformed = 0
@@ -52,12 +49,14 @@ class EngineWatch:
         self.counters = Counters()
         self.hits = Hits(settings.hit_window, settings.hit_min_queries)
         self.prompts = LengthWindow(settings.length_window)
+        self.distribution = Distribution(slo)
+        self.objectives = Objectives(slo, name, settings.length_window)
         self.states = States(name, clock)
         self._period = settings.period
         self._clock = clock
-        self._push = push
-        self._changes = OnChange(log, clock=clock)
-        self._source = Source(endpoint, self._changes)
+        self._push = context.push
+        self._changes = OnChange(context.log, clock=clock)
+        self._source = Source(endpoint, self._changes, latencies=slo.has_objectives)
         self._health: Health = ""
         self._health_at: float | None = None
         self._moved_to = endpoint.url
@@ -105,10 +104,15 @@ class EngineWatch:
             self._health, self._health_at = self._source.health(), now
         with self.lock:
             self.address = _address_of(self._source.url)
-            if self.counters.look(reading, now):
+            restarted = self.counters.look(reading, now)
+            if restarted:
                 self._source.forget()
             self.hits.look(self.counters.total("queries"), self.counters.total("hits"), now)
-            self.prompts.look(self.counters.length_parts, reading.max_model_len, now)
+            lengths = self.counters.length_parts
+            self.prompts.look(lengths, reading.max_model_len, now)
+            self.distribution.look(self.prompts.recent(), now)
+            longest = math.inf if reading.max_model_len is None else reading.max_model_len
+            self.objectives.look(lengths, reading, restarted, longest, now)
             self.cache_unit = reading.cache_unit or self.cache_unit
             self._conclude(reading, began, now)
         self._changes.report("look", "", logging.INFO, f"engine {self.name}: {reading.kind} at {self.address}")
@@ -130,6 +134,7 @@ class EngineWatch:
     def _conclude(self, reading: Reading | None, began: float, now: float) -> None:
         self.reading = reading
         self.looked = True
+        self.looked_at = now
         self.duration = now - began
         self.malformed = self._source.malformed
         health: Health = "asleep" if reading and reading.asleep else self._health

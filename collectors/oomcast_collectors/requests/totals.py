@@ -4,7 +4,7 @@ import threading
 
 from oomcast.clock import Clock
 from oomcast.metric import Sample
-from oomcast.slo import OBJECTIVES, Slo
+from oomcast.slo import Slo
 from oomcast_collectors.requests.engine import EngineTotals
 from oomcast_collectors.requests.message import Message
 from oomcast_collectors.slo.book import Book
@@ -20,7 +20,7 @@ class Totals:
     def __init__(self, slo: Slo, most: int, window: float, clock: Clock) -> None:
         self._slo = slo
         self._classes = Classes(slo)
-        self._has_objectives = any(limit for which in OBJECTIVES for limit in self._classes.limits(which))
+        self._has_objectives = slo.has_objectives
         self._most = most
         self._window = window
         self._clock = clock

@@ -10,7 +10,9 @@ import pytest
 from collectors.engine.kind_pages import CAPTURES, WRITTEN, reading, text
 from collectors.engine.pages import page
 from fakes import FakeClock
+from oomcast.contract import Context, Roots
 from oomcast.metric import Histogram, Series
+from oomcast.slo import Slo
 from oomcast_collectors.engine import metrics
 from oomcast_collectors.engine.reading import Lengths, Pool, Reading
 from oomcast_collectors.engine.settings import Endpoint, EngineSettings
@@ -21,13 +23,11 @@ from oomcast_collectors.engine.watch import EngineWatch
 class Told:
     """What is told of an engine after looks that found these readings."""
 
-    def __init__(self) -> None:
+    def __init__(self, slo: Slo | None = None) -> None:
         self.clock = FakeClock()
         endpoint = Endpoint.model_validate({"url": "http://user:geheim@127.0.0.1:1"})
-        log = logging.getLogger("test_tell")
-        self.watch = EngineWatch(
-            endpoint, "a", EngineSettings.model_validate({}), self.clock, log, lambda facts: None, "/pod"
-        )
+        context = Context(Roots(), self.clock, logging.getLogger("test_tell"), lambda facts: None, slo=slo or Slo())
+        self.watch = EngineWatch(endpoint, "a", EngineSettings.model_validate({}), context, "/pod")
         self.teller = Teller(self.watch)
 
     def take(self, found: Reading | None) -> Mapping[str, float | str | Histogram]:
@@ -139,7 +139,7 @@ def test_shares_of_long_prompts_have_both_bounds() -> None:
     told.take(Reading("vllm", lengths=Lengths(((100_000.0, 0.0), (infinite, 0.0)), 0.0, 0.0)))
     samples = told.take(Reading("vllm", lengths=Lengths(((100_000.0, 3.0), (infinite, 4.0)), 500_000.0, 4.0)))
     shares = {name: value for name, value in samples.items() if "share" in name}
-    assert len(shares) == 6
+    assert len(shares) == 8
     assert shares["oomcast_prompt_tokens_share_ratio{'above': '65536', 'bound': 'lower'}"] == 0.25
     assert shares["oomcast_prompt_tokens_share_ratio{'above': '65536', 'bound': 'upper'}"] == 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from e2e.engines import Engine, page, serving
 from fakes import FakeClock
-from oomcast.contract import Facts
+from oomcast.contract import Context, Facts, Roots
 from oomcast_collectors.engine.settings import Endpoint, EngineSettings
 from oomcast_collectors.engine.watch import EngineWatch
 
@@ -23,8 +23,8 @@ class Watched:
         self.clock = FakeClock()
         self.pushed: list[Facts] = []
         endpoint = Endpoint.model_validate({"url": engine.url, "timeout": 0.5, **more})
-        log = logging.getLogger("test_watch")
-        self.watch = EngineWatch(endpoint, "a", EngineSettings.model_validate({}), self.clock, log, self.pushed.append)
+        context = Context(Roots(), self.clock, logging.getLogger("test_watch"), self.pushed.append)
+        self.watch = EngineWatch(endpoint, "a", EngineSettings.model_validate({}), context)
 
     def close(self) -> None:
         self.watch.stop()

@@ -88,9 +88,12 @@ class Table:
     def names(self) -> frozenset[str]:
         """Every metric that is read, as it is written on the page."""
         names = {name for row in self.rows for name in (*row.names, *row.plus, row.late) if name}
-        histograms = {self.lengths, self.answers, *(name for names in self.latencies.values() for name in names)} - {""}
-        parts = {f"{name}{end}" for name in histograms for end in ("_bucket", "_sum")}
-        return frozenset(names | parts | self.more)
+        return frozenset(names | _parts({self.lengths, self.answers} - {""}) | self.latency_names | self.more)
+
+    @cached_property
+    def latency_names(self) -> frozenset[str]:
+        """Those of them that only latencies are read from."""
+        return _parts(name for names in self.latencies.values() for name in names)
 
     def read(self, lines: Iterable[Line]) -> Reading:
         """What the lines say; those of metrics that are not in `names` change nothing.
@@ -160,6 +163,10 @@ class Table:
         """The name that it serves under, "" where several are told."""
         models = samples.label((name for row in self.rows for name in row.names), self.model)
         return models.pop() if len(models) == 1 else ""
+
+
+def _parts(histograms: Iterable[str]) -> frozenset[str]:
+    return frozenset(f"{name}{end}" for name in histograms for end in ("_bucket", "_sum"))
 
 
 def _pool_fields(found: Mapping[Target, Ranks]) -> Mapping[PoolField, Ranks]:
