@@ -56,8 +56,8 @@ def run(seconds: float = _SECONDS) -> None:
     )
     rows = [_row(name, _daemon(rate, keep, seconds, limit), limit) for name, rate, keep, limit in steps]
     length = Path("/proc/sys/net/unix/max_dgram_qlen").read_text().strip()
-    columns = ("sender", "limit", "sent /s", "dropped by it", "taken", "above the limit", "unaccounted", "RSS grew MB")
-    table(f"requests: what becomes of messages, with a queue of {length}", columns, rows)
+    names = ("sender", "limit", "sent /s", "dropped by it", "taken", "above the limit", "unaccounted", "RSS grew MB")
+    table(f"requests: what becomes of messages, with a queue of {length}", names, rows)
 
 
 def _row(name: str, one: _Sent, limit: int) -> list[object]:

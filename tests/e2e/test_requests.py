@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
@@ -23,7 +24,7 @@ def settings(path: Path) -> str:
     return f"{http}\nslo: {{classes: {classes}}}\ncollectors: {{{_OTHERS}, requests: {own}}}\n"
 
 
-def send(path: Path, *messages: dict[str, object]) -> None:
+def send(path: Path, *messages: Mapping[str, object]) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         for keys in messages:
             known = {"v": 1, "engine": "llama", "prompt_tokens": 100, "status": 200, "trace_id": TRACE, **keys}
@@ -67,7 +68,8 @@ def _exemplars(daemon: Program) -> dict[str, tuple[str, float]]:
     """Trace and tokens by bucket, as a strict parser of OpenMetrics reads them."""
     accept = "application/openmetrics-text; version=1.0.0"
     text = httpx.get(f"{daemon.url}/metrics", headers={"Accept": accept}).text
-    (family,) = [one for one in text_string_to_metric_families(text) if one.name == "oomcast_request_prompt_tokens"]
+    families = text_string_to_metric_families(text)  # type: ignore[no-untyped-call]
+    (family,) = [one for one in families if one.name == "oomcast_request_prompt_tokens"]
     found = {one.labels["le"]: one.exemplar for one in family.samples if one.exemplar}
     return {bound: (one.labels["trace_id"], one.value) for bound, one in found.items()}
 

@@ -25,7 +25,7 @@ class Unreadable(Exception):
 class Message(BaseModel):
     """Version 1. An optional key that is absent or null is not known to the sender; unknown keys are ignored."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="ignore")
 
     v: Annotated[int, Field(ge=VERSION, le=VERSION)]
     engine: Annotated[str, Field(min_length=1, max_length=128)]

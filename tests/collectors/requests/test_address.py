@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from oomcast_collectors.requests.address import Address, AddressError, bind
+from oomcast_collectors.requests.address import Address, AddressError, _bound, bind
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="giving files away takes root")
 
@@ -47,6 +47,15 @@ def test_the_mode_is_the_settings_whatever_the_umask(tmp_path: Path, mode: int, 
         with bound(path, mode) as address:
             assert stat.S_IMODE(path.stat().st_mode) == mode
             assert reaches(path, address)
+    finally:
+        os.umask(before)
+
+
+def test_nobody_else_can_send_before_the_mode_is_set(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with closing(_bound(tmp_path / "socket")):
+            assert stat.S_IMODE((tmp_path / "socket").stat().st_mode) == 0o600
     finally:
         os.umask(before)
 

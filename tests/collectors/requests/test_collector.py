@@ -10,6 +10,7 @@ from oomcast.contract import NotPresent
 from oomcast.slo import LengthClass, Slo
 from oomcast_collectors.requests import metrics
 from oomcast_collectors.requests.totals import IDLE
+from oomcast_collectors.slo.metrics import METRICS as SLO
 
 
 def test_without_a_socket_in_the_settings_there_is_nothing(bench: Bench) -> None:
@@ -26,7 +27,7 @@ def test_the_intakes_counters_begin_at_zero_and_engines_come_with_their_first_me
     assert settle(collector, sender) == {"accepted": 1}
     samples = [one for one in collector.collect().samples if name(one) not in intake]
     assert {one.series.metric for one in samples} == {
-        metric for metric in metrics.METRICS if "engine" in metric.labels and metric not in metrics.SLO
+        metric for metric in metrics.METRICS if "engine" in metric.labels and metric not in SLO
     }
     up_to = [one for one in samples if one.series.metric is metrics.EMPTY]
     assert [dict(one.series.labels)["up_to"] for one in up_to] == [

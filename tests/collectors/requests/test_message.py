@@ -68,7 +68,7 @@ def test_taken(keys: dict[str, Any]) -> None:
     [
         *(({key: value}, key) for key in _COUNTS for value in (-1, _MOST + 1, 1.0, "1", True, [1], 10**400)),
         *(({key: value}, key) for key in _SECONDS for value in (-0.1, 1e6 + 1, "1", True, float("nan"), float("inf"))),
-        *(({key: value}, key) for key in _FLAGS for value in (0, 1, "true", "the-user", {})),
+        *(({key: value}, key) for key in _FLAGS for value in (0, 1, "true", "the-user", [True])),
         *(({"breaker": value}, "breaker") for value in ("half-open", "Open", "", 1, True)),
         *(({"status": value}, "status") for value in (99, 600, -200, "200", 200.0, True, None, ...)),
         *(({"engine": value}, "engine") for value in ("", "x" * 129, 1, None, ..., ["llama"])),
