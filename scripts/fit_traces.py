@@ -82,13 +82,15 @@ def replaced(page: str, text: str) -> str:
 
 def section() -> str:
     fits = [(trace, trace.lengths(), fitted(trace)) for trace in ALL]
-    return _table(
+    about_fits = _table(
         "trace | requests | max_model_len | mu, sigma | exact | distance | exact | of 5.82, 1.37 | tail | holds",
         (_fit_row(*row) for row in fits),
-    ) + _table(
+    )
+    about_shares = _table(
         "share of prompts above | " + " | ".join(f"{name} true | {name} fitted" for name in MARKED.values()),
         (_share_row(*row) for row in fits),
     )
+    return about_fits + about_shares + "\n"
 
 
 def fitted(trace: Trace) -> Fit:
@@ -153,7 +155,7 @@ def _percent(share: float) -> str:
 
 def _table(head: str, rows: Iterable[Iterable[str]]) -> str:
     lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1), *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n" + "\n".join(lines) + "\n\n"
+    return "\n".join(["", *lines, ""])
 
 
 def draw(trace: Trace, path: Path) -> None:

@@ -142,8 +142,6 @@ def _misfit(fitted: Fit, bins: Sequence[Bin]) -> tuple[float, float]:
     highs, to_high = _cumulative((one.high, one.count) for one in bins)
     distance, tail = 0.0, 1.0
     for edge in {*lows, *highs}:
-        if not 0 < edge < fitted.longest:
-            continue
         expected = fitted.count * fitted.share_above(edge)
         surely_above = fitted.count - from_low[bisect_left(lows, edge)]
         perhaps_above = fitted.count - to_high[bisect_right(highs, edge)]

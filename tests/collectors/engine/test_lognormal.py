@@ -105,11 +105,28 @@ def test_a_bin_that_spans_all_lengths_tells_nothing() -> None:
     assert fit([*GOOD, Bin(0, 131_072, 5e5)], 131_072) == fit(GOOD, 131_072)
 
 
-def test_two_crowds_at_the_ends_have_no_likeliest_lognormal() -> None:
-    """Between them there is a hollow, and what is cut off is the crowd at the end: ever wider is ever likelier."""
-    assert fit([Bin(0, 10, 500.0), Bin(10, 10_000, 1.0), Bin(10_000, INF, 500.0)], 20_000) is None
-    found = fitted([Bin(0, 10, 500.0), Bin(10, 10_000, 600.0), Bin(10_000, INF, 500.0)])
-    assert 3 < found.sigma < WIDEST
+def test_wider_than_any_traffic_is_no_lognormal() -> None:
+    ends = [Bin(0, 10, 500.0), Bin(10_000, INF, 500.0)]
+    assert fit([*ends, Bin(10, 10_000, 300.0)]) is None
+    assert fitted([*ends, Bin(10, 10_000, 600.0)]).sigma == pytest.approx(7.06, rel=0.01)
+    # What is cut off would be above: ever wider is ever likelier.
+    assert fit([*ends, Bin(10, 10_000, 1.0)], 20_000) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "distance", "tail", "holds"),
+    [
+        (1e6, 0.051, 1.0, True),
+        (1e6, 0.052, 1.0, False),
+        (100, 0.153, 1.0, True),
+        (100, 0.154, 1.0, False),
+        (100, 0.0, 1.5, True),
+        (100, 0.0, 1.51, False),
+        (100, 0.0, INF, False),
+    ],
+)
+def test_it_holds_up_to_what_is_said(count: float, distance: float, tail: float, holds: bool) -> None:
+    assert Fit(5.82, 1.37, INF, count, distance, tail).holds is holds
 
 
 def test_a_longest_prompt_that_the_bins_contradict_is_not_used() -> None:

@@ -79,12 +79,21 @@ def test_of_two_histograms_at_once_too() -> None:
     assert (found.mu, found.sigma) == pytest.approx(likeliest(bins, 131_072), rel=1e-5)
 
 
-def test_of_counts_that_are_none_of_a_lognormal_too() -> None:
-    bins = [Bin(0, 50, 90.5), Bin(50, 100, 1e-3), Bin(100, 2000, 4e3), Bin(2000, 5000, 2e3), Bin(5000, INF, 2.0)]
-    for end in (8000.0, INF):
-        found = fit(bins, end)
-        assert found is not None
-        assert (found.mu, found.sigma) == pytest.approx(likeliest(bins, end), rel=1e-5)
+@pytest.mark.parametrize(
+    ("bins", "end"),
+    [
+        ([Bin(0, 50, 90.5), Bin(50, 100, 1e-3), Bin(100, 2000, 4e3), Bin(2000, 5000, 2e3), Bin(5000, INF, 2.0)], INF),
+        ([Bin(0, 50, 90.5), Bin(50, 100, 1e-3), Bin(100, 2000, 4e3), Bin(2000, 5000, 2e3), Bin(5000, INF, 2.0)], 8000),
+        # A full step leads down, and to a beta below 0.
+        ([Bin(0, 10_000, 10.0), Bin(10_000, 100_000, 100.0), Bin(100_000, INF, 1000.0)], INF),
+        # On the way the likelihood is no hilltop.
+        ([Bin(0, 100, 1e4), Bin(100, 1000, 10.0), Bin(1000, 1e5, 0.0), Bin(1e5, INF, 1.0)], 131_072),
+    ],
+)
+def test_of_counts_that_are_none_of_a_lognormal_too(bins: list[Bin], end: float) -> None:
+    found = fit(bins, end)
+    assert found is not None
+    assert (found.mu, found.sigma) == pytest.approx(likeliest(bins, end), rel=1e-4)
 
 
 def test_a_hundred_deviations_out_too() -> None:
