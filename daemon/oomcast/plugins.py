@@ -16,6 +16,9 @@ from oomcast.metric import Metric
 GROUP = "oomcast.collectors"
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 
+Families = dict[str, tuple[str, Metric | None]]
+"""Whose a metric is, by its family, and its row, which other collectors may list as well; None for one of the core."""
+
 
 class SpecError(ValueError):
     """A collector that breaks the contract or takes a name that is taken."""
@@ -44,7 +47,7 @@ def find(reserved: Iterable[Metric] = (), log: logging.Logger | None = None) -> 
 
     log = log or logging.getLogger("oomcast.plugins")
     names: set[str] = set()
-    families = {metric.family: "the core" for metric in reserved}
+    families: Families = {metric.family: ("the core", None) for metric in reserved}
     specs = []
     for spec in ALL:
         _add(spec, names, families)
@@ -96,16 +99,17 @@ def _distribution(entry: metadata.EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else ""
 
 
-def _add(spec: CollectorSpec, names: set[str], families: dict[str, str]) -> None:
+def _add(spec: CollectorSpec, names: set[str], families: Families) -> None:
     """Takes the names of a spec. Raises SpecError, and then takes none of them."""
     problem = next(_problems(spec, names, families), None)
     if problem:
         raise SpecError(problem)
     names.add(spec.name)
-    families.update({metric.family: f"collector {spec.name}" for metric in spec.metrics})
+    for metric in spec.metrics:
+        families.setdefault(metric.family, (f"collector {spec.name}", metric))
 
 
-def _problems(spec: CollectorSpec, names: set[str], families: dict[str, str]) -> Iterator[str]:
+def _problems(spec: CollectorSpec, names: set[str], families: Families) -> Iterator[str]:
     if not isinstance(spec.name, str) or not _NAME.match(spec.name):
         yield f"the collector name {spec.name!r} is not lower case letters, digits and _"
     if spec.name in names:
@@ -123,8 +127,8 @@ def _problems(spec: CollectorSpec, names: set[str], families: dict[str, str]) ->
     for metric in spec.metrics:
         if not isinstance(metric, Metric):
             yield f"{spec.name!r} lists a {type(metric).__name__} among its metrics"
-        elif metric.family in families:
-            yield f"the metric {metric.name} of {spec.name!r} belongs to {families[metric.family]}"
+        elif metric.family in families and families[metric.family][1] is not metric:
+            yield f"the metric {metric.name} of {spec.name!r} belongs to {families[metric.family][0]}"
         elif metric.family in seen:
             yield f"the metric {metric.name} of {spec.name!r} is listed twice"
         else:

@@ -8,7 +8,10 @@ import threading
 import time
 import typing
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from math import exp
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 
@@ -19,11 +22,13 @@ from e2e.gpus import gpus
 from e2e.program import oomcast, plugins, program, until
 from e2e.stack import fetch
 from fakes import FakeClock
+from oomcast.client import Client
 from oomcast.contract import Context, NotPresent, Roots
 from oomcast.core import CORE_METRICS
 from oomcast_collectors import ebpf, engine, gpu
 from oomcast_collectors.all import ALL
 from requires import needs
+from simulator import Config, Engine, Request
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "metrics.md"
@@ -92,14 +97,17 @@ def test_the_table_has_no_metric_of_engines_that_no_engine_produces(tmp_path: Pa
     pages = ["vllm-cpu-0.32.0-idle", "sglang-cpu-0.5.23-prefix"]
     pages += [f"written/{path.stem}" for path in sorted((PAGES / "written").glob("*.prom"))]
     wanted, seen = OF_ENGINES - NOT_HERE.keys(), set[str]()
-    with serving(*pages, "") as engines:
+    prompts, spread = Engine(Config(blocks=10_000)), NormalDist(7, 1)
+    with serving(*pages, "", "") as engines:
         ends = [endpoint(one, f"e{number}") for number, one in enumerate(engines)]
-        with watching(tmp_path, *ends, hit_min_queries=1) as node:
+        with watching(tmp_path, *ends, slo="{classes: [{ttft: 0.3, e2e: 0.3}]}", hit_min_queries=1) as node:
             end = time.monotonic() + 10
             while wanted - seen and time.monotonic() < end:
                 engines[0].counts("vllm:prefix_cache_queries_total", 5)
-                for part in ("bucket", "sum"):
-                    engines[0].counts(f"vllm:request_prompt_tokens_{part}", 1)
+                for number in range(200):
+                    prompts.submit(Request(0, round(exp(spread.inv_cdf((number + 0.5) / 200))), 1))
+                prompts.advance(prompts.now + 300)
+                engines[-1].pages["/metrics"] = prompts.page()
                 time.sleep(0.2)
                 seen |= set(re.findall(r"^# TYPE (\S+) ", node.text(), re.MULTILINE))
     assert sorted(wanted - seen) == []
@@ -132,12 +140,21 @@ def on_this_machine(directory: Path) -> Iterable[str]:
     log = directory / "engine.log"
     log.write_text("")
     logs = f"{{interval: 0.5, files: [{{engine: vllm, paths: ['{log}']}}]}}"
+    address = directory / "requests"
+    slo = "{classes: [{ttft: 0.5, e2e: 0.5}]}"
     settings = (
-        f'http: {{listen: "127.0.0.1:{{port}}"}}\npaths: {{dev: {dev}}}\nserving_processes: ["*"]\n'
-        f'collectors: {{cgroup: {{full: ["*"]}}, kernel_log: {{interval: 0.5}}, engine_log: {logs}}}\n'
+        f'slo: {slo}\nhttp: {{listen: "127.0.0.1:{{port}}"}}\npaths: {{dev: {dev}}}\nserving_processes: ["*"]\n'
+        f'collectors: {{cgroup: {{full: ["*"]}}, kernel_log: {{interval: 0.5}}, engine_log: {logs}, '
+        f"requests: {{interval: 0.5, socket: {address}}}}}\n"
     )
     with program(directory, settings, plugins(directory, {"flood": "FLOOD"})) as daemon:
         threading.Thread(target=happen, args=(dev / "kmsg",), daemon=True).start()
+        until(address.exists)
+        with closing(Client(address, "vllm")) as client:
+            for _ in range(10):
+                client.send(prompt_tokens=5000, status=200, output_tokens=1, ttft_seconds=1.0, e2e_seconds=1.0)
+            assert client.sent == 10
+        until(lambda: "oomcast_slo_calibration_ratio{" in fetch(f"{daemon.url}/metrics"))
         until(lambda: "oomcast_kernel_log_xids_total{" in fetch(f"{daemon.url}/metrics"))
         until(lambda: "oomcast_oom_kill_last_timestamp_seconds{" in fetch(f"{daemon.url}/metrics"), 30)
         until(lambda: "oomcast_xid_last_timestamp_seconds{" in fetch(f"{daemon.url}/metrics"), 30)

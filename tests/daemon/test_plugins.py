@@ -177,3 +177,13 @@ def test_two_names_of_one_family_clash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oomcast_collectors.all.ALL", (gauge,))
     with pytest.raises(SpecError, match="oomcast_kills of 'beta' belongs to the core"):
         load_specs([counter])
+
+
+def test_several_collectors_may_list_the_same_row(
+    own: tuple[CollectorSpec, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = spec("alpha", "a")
+    monkeypatch.setattr("oomcast_collectors.all.ALL", (shared, replace(shared, name="beta")))
+    assert [one.name for one in load_specs()] == ["alpha", "beta"]
+    with pytest.raises(SpecError, match="'alpha' belongs to the core"):
+        load_specs(shared.metrics)

@@ -210,14 +210,15 @@ def endpoint(engine: Engine, name: str, **more: object) -> str:
     return f"{{{', '.join(f'{key}: {value}' for key, value in given.items())}}}"
 
 
-def settings(*endpoints: str, **more: object) -> str:
+def settings(*endpoints: str, slo: str = "{}", **more: object) -> str:
+    """slo: that section, as YAML in one line. more: settings of the collector."""
     given: Mapping[str, object] = {"period": 0.5, "interval": 0.25, **more}
     own = ", ".join(f"{key}: {value}" for key, value in given.items())
-    return f"collectors: {{{OTHERS}, engine: {{endpoints: [{', '.join(endpoints)}], {own}}}}}\n"
+    return f"slo: {slo}\ncollectors: {{{OTHERS}, engine: {{endpoints: [{', '.join(endpoints)}], {own}}}}}\n"
 
 
 @contextmanager
-def watching(directory: Path, *endpoints: str, **more: object) -> Iterator[Node]:
-    """The daemon, ready, with these endpoints."""
-    with program(directory, settings(*endpoints, **more)) as running:
+def watching(directory: Path, *endpoints: str, slo: str = "{}", **more: object) -> Iterator[Node]:
+    """The daemon, ready, with these endpoints and settings."""
+    with program(directory, settings(*endpoints, slo=slo, **more)) as running:
         yield Node(running)
