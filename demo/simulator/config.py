@@ -29,9 +29,7 @@ class Config:
         if self.max_queue is not None and self.max_queue < 0:
             raise ValueError("max_queue is not negative")
         if self.usable * self.block_size < self.max_model_len:
-            raise ValueError(
-                f"{self.usable} usable blocks of {self.block_size} are less than {self.max_model_len} tokens"
-            )
+            raise ValueError(f"max_model_len: {self.usable} usable blocks of {self.block_size} tokens are less")
 
     @property
     def usable(self) -> int:

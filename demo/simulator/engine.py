@@ -20,8 +20,10 @@ def ignore(finished: Finished) -> None:
 
 
 class Engine:
-    """now: virtual seconds, which pass in advance() only. lock: is held while anything changes, also by `finished`,
-    which may submit; whoever reads more than one value in another thread takes it.
+    """now: virtual seconds, which pass in advance() only. scheduler, tally: to be looked at, not to be changed.
+
+    lock: is held while anything changes, and while `finished` is called, which may submit. Who reads more than one
+    value in another thread takes it.
 
     finished: is told of each request, once. started: UTC seconds at which the engine's process began, for its page;
     by default now, and of no influence on anything else. The same requests at the same moments end in the same way.
@@ -37,18 +39,19 @@ class Engine:
         self._finished = finished
         # A moment to be shown, not to measure with.
         self._started = time.time() if started is None else started  # noqa: TID251
-        self._scheduler = Scheduler(config)
+        self.scheduler = Scheduler(config)
         self._serial = 0
         self._step: list[Work] = []
         self._step_ends = 0.0
         self._look = self._seen()
 
     def submit(self, request: Request) -> None:
-        """A request comes in now. What is longer than max_model_len, with its answer, ends with 400; what finds the
-        queue full with 503."""
+        """A request comes in now. A prompt that leaves no room for a token of its answer ends with 400, and what finds
+        the queue full with 503. An answer that would be longer than there is room for is cut."""
         with self.lock:
             config = self.config
-            if request.prompt_tokens + request.answer_tokens > config.max_model_len:
+            end = min(request.prompt_tokens + request.answer_tokens, config.max_model_len)
+            if request.prompt_tokens >= config.max_model_len:
                 self._refuse(request, 400)
             elif config.max_queue is not None and self.waiting >= config.max_queue:
                 self.tally.rejected += 1
@@ -56,10 +59,11 @@ class Engine:
             else:
                 keys = Keys(request, self._serial, config.block_size)
                 self._serial += 1
-                self._scheduler.waiting.append(Sequence(request, keys, self.now, request.prompt_tokens))
+                self.scheduler.waiting.append(Sequence(request, keys, self.now, request.prompt_tokens, end))
 
     def advance(self, until: float) -> None:
-        """Time passes up to `until`, virtual seconds. A step that is not over by then goes on in the next call."""
+        """Time passes up to `until`, virtual seconds. A step that is not over by then goes on in the next call. A step
+        that may begin at `until` does, so what should be in it is submitted before."""
         while self._advance(until):
             pass
 
@@ -67,7 +71,7 @@ class Engine:
         """The engine crashes: whatever runs or waits ends with 500 and no output. What it counted stays."""
         with self.lock:
             self._step = []
-            gone = self._scheduler.clear()
+            gone = self.scheduler.clear()
             self._look = self._seen()
             for sequence in gone:
                 self._end(sequence, 500, 0)
@@ -85,54 +89,54 @@ class Engine:
     @property
     def usage(self) -> float:
         """The share of the cache's blocks that belong to requests, 0 to 1."""
-        return self._scheduler.pool.usage
+        return self.scheduler.pool.usage
 
     @property
     def free_blocks(self) -> int:
         """Blocks that belong to no request, whatever they hold."""
-        return self._scheduler.pool.free
+        return self.scheduler.pool.free
 
     @property
     def cached_blocks(self) -> int:
         """Those of the free blocks in which a prefix can be found."""
-        return self._scheduler.pool.cached
+        return self.scheduler.pool.cached
 
     @property
     def resident_tokens(self) -> int:
         """Tokens of all blocks that hold something, for a request or to be found again; blocks count whole."""
-        pool = self._scheduler.pool
+        pool = self.scheduler.pool
         return (self.config.usable - pool.free + pool.cached) * self.config.block_size
 
     @property
     def running(self) -> int:
         """Requests that are computed."""
-        return len(self._scheduler.running)
+        return len(self.scheduler.running)
 
     @property
     def waiting(self) -> int:
         """Requests that are not, or no longer."""
-        return len(self._scheduler.waiting)
+        return len(self.scheduler.waiting)
 
     @property
     def queries(self) -> int:
         """Tokens of prompts that were looked for in the cache."""
-        return self._scheduler.queries
+        return self.scheduler.queries
 
     @property
     def hits(self) -> int:
         """Those of them that were found."""
-        return self._scheduler.hits
+        return self.scheduler.hits
 
     @property
     def preemptions(self) -> int:
         """How often a request lost its blocks to another."""
-        return self._scheduler.preemptions
+        return self.scheduler.preemptions
 
     def _advance(self, until: float) -> bool:
         """Goes on by one step at most; true if there may be more to do until then."""
         with self.lock:
             if not self._step:
-                self._step = self._scheduler.schedule(self.now)
+                self._step = self.scheduler.schedule(self.now)
                 if not self._step:
                     self.now = max(self.now, until)
                     return False
@@ -154,14 +158,14 @@ class Engine:
                 continue
             sequence.tokens += 1
             self.tally.token(sequence, self.now)
-            if sequence.tokens == sequence.request.prompt_tokens + sequence.request.answer_tokens:
-                self._scheduler.end(sequence)
+            if sequence.tokens == sequence.end:
+                self.scheduler.end(sequence)
                 self.tally.answered(sequence, self.now)
                 done.append(sequence)
         self.tally.step_tokens.observe(sum(count for _, count in step))
         self._look = self._seen()
         for sequence in done:
-            self._end(sequence, 200, sequence.request.answer_tokens)
+            self._end(sequence, 200, sequence.answer)
 
     def _end(self, sequence: Sequence, status: int, output: int) -> None:
         self.tally.response(status)

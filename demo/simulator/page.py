@@ -86,6 +86,9 @@ def _tokens(page: _Page, look: Look, tally: Tally) -> None:
     counters = {
         "prefix_cache_queries": ("Tokens looked for in the prefix cache.", look.queries),
         "prefix_cache_hits": ("Tokens found in the prefix cache.", look.hits),
+        # There is no connector to another cache.
+        "external_prefix_cache_queries": ("Tokens looked for in other engines' caches.", 0),
+        "external_prefix_cache_hits": ("Tokens found in other engines' caches.", 0),
         "num_preemptions": ("Requests that lost their blocks to another.", look.preemptions),
         "prompt_tokens": ("Tokens of prompts that were read.", tally.prompt_tokens),
         "prompt_tokens_cached": ("Those of them that were cached.", tally.cached_tokens),

@@ -31,7 +31,9 @@ def replay(
     while True:
         due = began + (clock() - at) * speed
         while request is not None and began + request.arrival <= due:
-            engine.advance(began + request.arrival)
+            # Those of one moment are there before a step begins.
+            if engine.now < began + request.arrival:
+                engine.advance(began + request.arrival)
             engine.submit(request)
             request = next(coming, None)
         engine.advance(due)

@@ -16,14 +16,16 @@ Work = tuple["Sequence", int]
 class Sequence:
     """A request on its way. Times are virtual seconds, None before they come.
 
-    tokens: of the prompt and of the answer so far. computed: those whose keys and values are in its blocks. full: its
-    blocks that can be found by others. cached: tokens that it found when it was first admitted.
+    tokens: of the prompt and of the answer so far. end: with the whole answer. computed: tokens whose keys and values
+    are in its blocks. full: its blocks that can be found by others. cached: tokens that it found when it was first
+    admitted.
     """
 
     request: Request
     keys: Keys
     arrived: float
     tokens: int
+    end: int
     computed: int = 0
     blocks: list[int] = field(default_factory=list)
     full: int = 0
@@ -32,6 +34,11 @@ class Sequence:
     admitted: float | None = None
     first_token: float | None = None
     last_token: float | None = None
+
+    @property
+    def answer(self) -> int:
+        """Tokens of the whole answer."""
+        return self.end - self.request.prompt_tokens
 
 
 class Scheduler:
@@ -51,11 +58,10 @@ class Scheduler:
     def schedule(self, now: float) -> list[Work]:
         """The work of the step that begins now, empty if there is none."""
         work: list[Work] = []
-        before = self.preemptions
         budget = self._continue(work, self._config.max_num_batched_tokens)
-        # Who was just preempted would only take the place of another.
-        if self.preemptions == before:
-            self._admit(work, budget, now)
+        # After a preemption nobody gets in: the first of the queue is who was preempted, which needs at least what it
+        # had, and a part of that is taken.
+        self._admit(work, budget, now)
         for sequence, count in work:
             sequence.computed += count
         return work
@@ -101,7 +107,7 @@ class Scheduler:
     def _preempt(self, victim: Sequence) -> None:
         self.pool.give_back(victim.blocks)
         victim.blocks = []
-        victim.full = victim.computed = 0
+        victim.computed = 0
         victim.preemptions += 1
         self.preemptions += 1
         self.waiting.appendleft(victim)

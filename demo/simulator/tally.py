@@ -11,7 +11,7 @@ from simulator.trace import Request
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a request ended. status: 200, 400 (too long), 500 (the engine failed) or 503 (its queue was full).
+    """How a request ended. status: 200, 400 (too long a prompt), 500 (the engine failed) or 503 (its queue was full).
 
     output_tokens: given to the client: all or none. cached_tokens: of the prompt, found in the cache. arrived,
     first_token (None without one), ended: virtual seconds.
@@ -72,14 +72,14 @@ class Tally:
         assert admitted is not None
         self.succeeded += 1
         self.lengths.observe(request.prompt_tokens)
-        self.answers.observe(request.answer_tokens)
+        self.answers.observe(sequence.answer)
         self.computed.observe(request.prompt_tokens - sequence.cached)
         self.whole.observe(now - sequence.arrived)
         self.queued.observe(admitted - sequence.arrived)
         self.inference.observe(now - admitted)
         self.prefill.observe(first - admitted)
         self.decode.observe(now - first)
-        self.per_token.observe((now - first) / max(request.answer_tokens - 1, 1))
+        self.per_token.observe((now - first) / max(sequence.answer - 1, 1))
         self.preemptions.observe(sequence.preemptions)
 
     def response(self, status: int) -> None:
