@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-engines run test test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-engines run test demo test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,9 @@ run: setup ## run the daemon in the foreground; Ctrl-C ends it
 
 test: setup-dev setup-prometheus setup-cc setup-ebpf ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+demo: setup setup-cc ## play the crash of an engine on long prompts, in a minute and a half (ARGS="--keep")
+	@PYTHONPATH=demo:tests $(BIN)/python -m incident $(ARGS)
 
 test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual machine: x86-64, root, 140 MB of disk, under two minutes
 	@$(BIN)/python -m pytest tests/vm $(ARGS)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from simulator import page
+from simulator.blocks import Pool
 from simulator.config import Config
 from simulator.page import Look
 from simulator.prefix import Keys
@@ -26,11 +27,16 @@ class Engine:
     value in another thread takes it.
 
     finished: is told of each request, once. started: UTC seconds at which the engine's process began, for its page;
-    by default now, and of no influence on anything else. The same requests at the same moments end in the same way.
+    by default now, and of no influence on anything else. pool: of as many blocks as the config says, by default a new
+    one. The same requests at the same moments end in the same way.
     """
 
     def __init__(
-        self, config: Config, finished: Callable[[Finished], None] = ignore, started: float | None = None
+        self,
+        config: Config,
+        finished: Callable[[Finished], None] = ignore,
+        started: float | None = None,
+        pool: Pool | None = None,
     ) -> None:
         self.config = config
         self.now = 0.0
@@ -39,7 +45,7 @@ class Engine:
         self._finished = finished
         # A moment to be shown, not to measure with.
         self._started = time.time() if started is None else started  # noqa: TID251
-        self.scheduler = Scheduler(config)
+        self.scheduler = Scheduler(config, Pool(config.blocks) if pool is None else pool)
         self._serial = 0
         self._step: list[Work] = []
         self._step_ends = 0.0

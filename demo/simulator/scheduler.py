@@ -45,8 +45,8 @@ class Scheduler:
     """running: in the order of admission. waiting: the next one first. queries, hits: tokens of prompts that were
     looked for in the cache and found, each prompt once. preemptions: so far."""
 
-    def __init__(self, config: Config) -> None:
-        self.pool = Pool(config.blocks)
+    def __init__(self, config: Config, pool: Pool) -> None:
+        self.pool = pool
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
         self.queries = 0
