@@ -16,6 +16,7 @@ import churn
 import engines
 import exposition_text
 import machine
+import requests
 import resident
 import scrape
 import startup
@@ -52,6 +53,7 @@ def _benchmarks(arguments: argparse.Namespace) -> Mapping[str, Callable[[], None
         "resident": lambda: resident.run(arguments.minute),
         "gpu": lambda: _gpu(arguments.minute),
         "engines": lambda: engines.run(arguments.minute),
+        "requests": requests.run,
         "ebpf": lambda: _ebpf(arguments.minute),
         "churn": lambda: churn.run(arguments.seconds),
     }
