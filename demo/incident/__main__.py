@@ -58,10 +58,12 @@ def _play(arguments: argparse.Namespace, parts: ExitStack) -> int:
     _say(f"oomcast    {url}   its metrics: {url}/metrics")
     _say(f"prometheus {server or 'not running: ' + _why(arguments)}")
     _say(f"engine     {node.url}   {MODEL} on an 80 GB GPU, simulated, at {arguments.speed:g} times its speed")
-    _say("Every number below is what oomcast says; behind it the name of the metric.\n")
+    _say("Every number below is what oomcast says; behind it the name of the metric.")
+    _say(f"Cache hits are those of the last {_HIT_WINDOW:.0f} s here, by default they are those of five minutes.\n")
     play = Play(node, url, server, arguments.speed)
     for line in play.run():
         _say(line)
+    _say("\nNext: the alert's runbook in alerts/runbooks, docs/engines.md for the numbers, README.md for a real node.")
     if arguments.keep:
         _say(f"\nIt all stays until Ctrl-C: look around at {server or url}")
         signal.pause()

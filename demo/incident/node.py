@@ -21,6 +21,8 @@ SEED = 128
 TICK = 0.05
 """Seconds."""
 
+_PARTING = 0.3
+
 _DYING = 2.5
 """Seconds for which a vLLM whose core died still serves its last page, and holds its memory."""
 
@@ -88,8 +90,10 @@ class Node:
     def _die(self) -> None:
         # Whoever asked gets no answer, and nobody asks again.
         self._asks.clear()
-        self._engine.fail()
         self._stopping.wait(_DYING)
+        self._engine.fail()
+        # The daemon's socket holds ten messages at a time.
+        self._stopping.wait(_PARTING)
         self._client.close()
         self._server.stop()
         self._gpu.empty()

@@ -118,7 +118,8 @@ def _objectives(now: View) -> Iterator[str]:
     by_class = now.all("slo_requests_total", objective="e2e", source="requests")
     rows = [(dict(labels)["up_to"], n) for labels, n in by_class.items() if n]
     yield ""
-    yield "   answers later than promised (oomcast_slo_predicted_violations_total, oomcast_slo_violations_total):"
+    yield "   answers later than promised (oomcast_slo_predicted_violations_total, oomcast_slo_violations_total);"
+    yield "   what is expected of the first 1000 requests of a length is mostly a pessimistic prior:"
     for up_to, requests in sorted(rows, key=lambda row: float(row[0])):
         labels = {"objective": "e2e", "source": "requests", "up_to": up_to}
         expected, seen = (

@@ -64,7 +64,8 @@ class Verdict(NamedTuple):
             )
             before = self._before(out)
             if before is not None and before.exhausted_in is not None:
-                yield f"   {out - before.at:.0f} s before, {before.exhausted_in:.0f} s."
+                said = f"{before.exhausted_in:.0f} s"
+                yield f"   {out - before.at:.0f} s before it, {said}; a factor of {FACTOR:g} either way would pass."
         yield from (f"   FAILED: {reason}" for reason in missing)
 
     def _forecast(self) -> Iterator[str]:
