@@ -176,7 +176,7 @@ class Replay:
         self._truth[place] = Count(requests + 1, violations + (e2e > limit))
 
     def _look(self) -> None:
-        """As the engine collector's. Where no request has ended nothing has gained, and the page is left unread."""
+        """As the engine collector's. But for the first look, the page is read only where a request has ended."""
         at, self._due = self._due, self._due + PERIOD
         self._engine.advance(at)
         if at > 0 and self._told == self.ended:
