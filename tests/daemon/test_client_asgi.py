@@ -131,11 +131,36 @@ def test_a_server_that_raises_when_the_client_has_left(tmp_path: Path) -> None:
     receiver.close()
 
 
+def test_a_client_that_leaves_once_it_has_the_answer_has_not_left_early(tmp_path: Path) -> None:
+    receiver = Receiver(tmp_path / "socket")
+
+    async def app(scope: Any, receive: Receive, send: Send) -> None:
+        await send(start())
+        last = asyncio.create_task(send({"type": "http.response.body", "body": JSON_ANSWER}))
+        await asyncio.sleep(0)
+        assert (await receive())["type"] == "http.disconnect"
+        await last
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        # A server may have the last bytes out before it returns.
+        await asyncio.sleep(0.01)
+
+    reports = Reports(app, str(receiver.path), "llama")
+    asyncio.run(reports({"type": "http", "method": "POST", "path": "/generate", "headers": []}, receive, send))
+    assert [message["status"] for message in receiver.read()] == [200]
+    assert reports.client is not None
+    reports.client.close()
+    receiver.close()
+
+
 def test_a_message_is_sent_when_the_answer_is_complete_whatever_the_application_does_then() -> None:
     async def handler(body: bytes, send: Send) -> None:
         await send(start())
         await send({"type": "http.response.body", "body": JSON_ANSWER})
-        await asyncio.wait_for(ended.wait(), 20)
+        await asyncio.wait_for(ended.wait(), 60)
         raise RuntimeError("in the background")
 
     ended = asyncio.Event()

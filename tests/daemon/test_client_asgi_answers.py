@@ -115,6 +115,7 @@ def test_the_answers_of_engines(body: bytes, tokens: tuple[int | None, ...], emp
         # Usage in each chunk: the last one counts.
         ([event(**said(), usage={"prompt_tokens": 7, "completion_tokens": n}) for n in range(4)], (7, 3), False),
         ([event(**said(), usage=None), event(choices=[], usage=USAGE)], (7, 3), False),
+        ([event(**said(), usage=USAGE), event(choices=[{"usage": {"prompt_tokens": 1}}])], (7, 3), False),
         ([b"data:" + document(**said(), usage=USAGE) + b"\r\n\r\n"], (7, 3), False),
         ([event(**said()), b"data: " + document(choices=[], usage=USAGE)], (7, 3), False),
         (
@@ -224,7 +225,9 @@ def test_any_bytes_can_be_read(parts: list[bytes]) -> None:
 
 def test_usage_at_the_end_of_a_huge_answer_is_found() -> None:
     filler = json.dumps('a"usage": {"prompt_tokens": 1}, ' * 100).encode()
-    body = b'{"choices": [{"text": [' + b",".join([filler] * (3 * MAX_DOCUMENT // len(filler))) + b'0]}], "usage": '
+    body = b'{"choices": [{"text": [' + b",".join([filler] * (3 * MAX_DOCUMENT // len(filler)))
+    # The last one is that of the answer.
+    body += b'], "usage": {"prompt_tokens": 1}}], "usage": '
     body += json.dumps(USAGE).encode() + b', "more": "' + b"x" * (TAIL // 2) + b'"}'
     with engine(answers(*(body[begin : begin + 50_000] for begin in range(0, len(body), 50_000)))) as running:
         assert running.post().content == body

@@ -13,7 +13,7 @@ from daemon.client_server import (
     answers,
     engine,
 )
-from oomcast.client.asked import MAX_BODY
+from oomcast.client.asked import MAX_BODY, Body
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 OTHER_TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -137,3 +137,11 @@ def test_a_huge_request_is_passed_on_and_its_user_not_known() -> None:
         assert "user" not in message
         running.post(content=body.encode(), headers={"x-user-id": "alice"})
         assert running.message()["user"] is True
+
+
+def test_what_is_kept_of_a_request_that_does_not_end_is_bounded() -> None:
+    body = Body(readable=True)
+    for _ in range(2 * MAX_BODY // 100_000):
+        body.feed(b"x" * 100_000, more=True)
+        assert sum(map(len, body._parts)) <= MAX_BODY
+    assert body.user is None
