@@ -136,7 +136,7 @@ def test_a_client_that_leaves_once_it_has_the_answer_has_not_left_early(tmp_path
 
     async def app(scope: Any, receive: Receive, send: Send) -> None:
         await send(start())
-        last = asyncio.create_task(send({"type": "http.response.body", "body": JSON_ANSWER}))
+        last = asyncio.ensure_future(send({"type": "http.response.body", "body": JSON_ANSWER}))
         await asyncio.sleep(0)
         assert (await receive())["type"] == "http.disconnect"
         await last
