@@ -16,6 +16,10 @@ _LEAST = 1e-5
 _FORGET = 10_000
 """Looks after which what was learned counts half."""
 
+_MOST = 1e5
+"""Requests that one look counts for at most: beside more than _FORGET times that the prior would be lost in rounding,
+and without it equations of classes that rise together have no solution."""
+
 
 class Regression:
     """priors: shares by class."""
@@ -43,7 +47,8 @@ class Regression:
         """One look. requests: by class; violations: 0 to their sum."""
         # As if each request had the same part in what is by chance. By its own class's part, that of rare violations
         # would be next to none, and what was learned of a calm engine would outweigh a change for days.
-        weight = 1 / sum(requests)
+        whole = sum(requests)
+        weight = min(1.0, _MOST / whole) / whole
         self._shares = None
         parts = [(place, n) for place, n in enumerate(requests) if n > 0]
         for place, n in parts:

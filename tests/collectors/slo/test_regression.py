@@ -64,6 +64,15 @@ def test_a_class_that_never_comes_keeps_its_prior_for_ever() -> None:
     assert regression.shares()[1:] == pytest.approx(PRIORS[1:])
 
 
+@pytest.mark.parametrize("requests", [1e6, 1e15, 9e17])
+def test_a_page_with_absurd_counts_leaves_equations_that_can_be_solved(requests: float) -> None:
+    """Half of each of two classes, look after look: the prior alone tells them apart."""
+    regression = Regression([0.1, 0.3])
+    for _ in range(50):
+        regression.learn([requests / 2, requests / 2], requests / 5)
+    assert regression.shares() == pytest.approx([0.1, 0.3], abs=0.001)
+
+
 def test_it_comes_to_the_truth_with_any_number_of_requests_a_look() -> None:
     """Ten thousand looks. The rarest class has a share of 2 %."""
     truth, shares = np.array([0.001, 0.02, 0.3, 0.7]), np.array([0.6, 0.3, 0.08, 0.02])
