@@ -61,10 +61,10 @@ class LengthWindow:
         if self._past.add(at, (parts, self._longest)):
             self._longest = 0.0
 
-    def recent(self) -> Recent | None:
-        """None without a prompt in the window."""
-        before = self._past.before(self._at - self._window)
-        if before is None:
+    def recent(self, at: float) -> Recent | None:
+        """None without a prompt in the window that ends at `at`, in monotonic seconds, not before the last look."""
+        before = self._past.before(at - self._window)
+        if before is None or self._at <= at - self._window:
             return None
         longest = max([self._longest, *(longest for _, longest in self._past.values())])
         parts = [_minus(total, before.value[0].get(bounds)) for bounds, total in self._now.items()]

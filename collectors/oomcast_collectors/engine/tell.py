@@ -83,7 +83,7 @@ class Teller:
 
     def _prompts(self) -> Iterator[Sample]:
         watch = self._watch
-        recent = watch.prompts.recent()
+        recent = watch.prompts.recent(watch.looked_at)
         for tokens, share in recent.shares().items() if recent is not None else ():
             yield self._of(metrics.SHARE, share.lower, str(tokens), "lower")
             yield self._of(metrics.SHARE, share.upper, str(tokens), "upper")

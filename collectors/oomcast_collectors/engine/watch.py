@@ -110,7 +110,7 @@ class EngineWatch:
             self.hits.look(self.counters.total("queries"), self.counters.total("hits"), now)
             lengths = self.counters.length_parts
             self.prompts.look(lengths, reading.max_model_len, now)
-            self.distribution.look(self.prompts.recent(), now)
+            self.distribution.look(self.prompts.recent(now), now)
             longest = math.inf if reading.max_model_len is None else reading.max_model_len
             self.objectives.look(lengths, reading, restarted, longest, now)
             self.cache_unit = reading.cache_unit or self.cache_unit
@@ -128,6 +128,7 @@ class EngineWatch:
             self.errors[kind] += 1
             self.counters.look(None, now)
             self.hits.look(None, None, now)
+            self.distribution.look(self.prompts.recent(now), now)
             self._conclude(None, began, now)
         self._changes.report("look", kind, level, f"engine {self.name}: {text}")
 

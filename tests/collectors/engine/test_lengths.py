@@ -23,8 +23,8 @@ def histogram(prompts: list[int], bounds: tuple[float, ...]) -> Lengths:
     return Lengths(buckets, float(sum(prompts)), float(len(prompts)))
 
 
-def shares(window: LengthWindow) -> Mapping[int, Share]:
-    recent = window.recent()
+def shares(window: LengthWindow, at: float) -> Mapping[int, Share]:
+    recent = window.recent(at)
     return recent.shares() if recent is not None else {}
 
 
@@ -109,7 +109,7 @@ def test_the_truth_is_between_the_bounds_over_restarts(
             lengths = histogram(life, bounds)
             counters.look(Reading("vllm", started=1e3 * number, counts={"queries": queries}, lengths=lengths), at)
             window.look(counters.length_parts, longest, at)
-    found = shares(window)
+    found = shares(window, at)
     assert bool(found) == bool(seen)
     for tokens, share in found.items():
         truth = sum(n > tokens for n in seen) / len(seen)
@@ -122,18 +122,26 @@ def test_the_window_forgets() -> None:
     for minute in range(200):
         prompts += [150_000] if minute < 100 else [100]
         window.look({OWN: histogram(prompts, OWN)}, None, 60.0 * minute)
-    assert shares(window) == {tokens: Share(0, 0) for tokens in ABOVE}
+    assert shares(window, 60.0 * 199) == {tokens: Share(0, 0) for tokens in ABOVE}
     for minute in range(200, 400):
         window.look({OWN: histogram(prompts, OWN)}, None, 60.0 * minute)
-    assert shares(window) == {}
+    assert shares(window, 60.0 * 399) == {}
+
+
+def test_it_goes_on_where_there_are_no_looks() -> None:
+    window = LengthWindow(3600)
+    window.look({OWN: histogram([], OWN)}, None, 0.0)
+    window.look({OWN: histogram([150_000], OWN)}, None, 1.0)
+    assert shares(window, 3600.0)[65_536] == Share(1, 1)
+    assert shares(window, 3601.0) == {}
 
 
 def test_what_was_counted_before_the_first_look_is_not_in_the_window() -> None:
     window = LengthWindow(3600)
     window.look({}, None, 0.0)
-    assert shares(window) == {}
+    assert shares(window, 0.0) == {}
     old = [150_000] * 9
     window.look({OWN: histogram(old, OWN)}, None, 1.0)
-    assert shares(window) == {}
+    assert shares(window, 1.0) == {}
     window.look({OWN: histogram([*old, 100], OWN)}, None, 2.0)
-    assert shares(window)[65_536] == Share(0, 0)
+    assert shares(window, 2.0)[65_536] == Share(0, 0)

@@ -62,3 +62,16 @@ def test_the_score_is_told_without_objectives_and_nothing_else() -> None:
     told.take(page((0, 0), (0, 0)))
     samples = told.take(page((5, 3), (2, 0)))
     assert [name for name in samples if "slo" in name] == ["oomcast_slo_risk_score{'source': 'histograms'}"]
+
+
+def test_the_risk_of_an_engine_that_is_gone_goes_with_the_window() -> None:
+    told = Told(SLO)
+    told.take(page((0, 0), (0, 0)))
+    told.take(page((5, 3), (2, 0)))
+    names = "violation_risk_ratio", "risk_score"
+    samples = told.take(None)
+    assert all(any(f"oomcast_slo_{name}" in series for series in samples) for name in names)
+    told.clock.advance(3700)
+    samples = told.take(None)
+    assert not any(f"oomcast_slo_{name}" in series for series in samples for name in names)
+    assert by_class(samples, "requests_total") == [8, 2]
