@@ -1,11 +1,11 @@
 """What the histograms of an engine gained from one look to the next, over its restarts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from oomcast.slo import Objective
 from oomcast_collectors.engine.counters import SETTLE
-from oomcast_collectors.engine.length_totals import Bounds, LengthTotals, sound
+from oomcast_collectors.engine.length_totals import Bounds, LengthTotals, gained, sound
 from oomcast_collectors.engine.reading import Lengths
 
 Bin = tuple[float, float, float]
@@ -30,7 +30,7 @@ class Gains:
         last, self._last = self._last, parts or self._last
         if not last:
             return []
-        return [one for bounds, total in parts.items() for one in _gained(total, last.get(bounds))]
+        return [one for bounds, total in parts.items() for one in _bins(gained(total, last.get(bounds)))]
 
 
 class Latencies:
@@ -83,15 +83,9 @@ class _Histogram:
         return self._gains.look(self._totals.parts())
 
 
-def _gained(total: Lengths, before: Lengths | None) -> list[Bin]:
-    counts = [count for _, count in total.buckets]
-    if before is not None:
-        counts = [now - then for now, (_, then) in zip(counts, before.buckets, strict=True)]
-    bins: list[Bin] = []
+def _bins(lengths: Lengths) -> Iterator[Bin]:
     low = below = 0.0
-    for (high, _), count in zip(total.buckets, counts, strict=True):
-        # A bucket that lags behind its neighbours on a page that was read meanwhile has no part of what they gained.
+    for high, count in lengths.buckets:
         if count > below:
-            bins.append((low, high, count - below))
-        low, below = high, max(below, count)
-    return bins
+            yield low, high, count - below
+        low, below = high, count

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from oomcast_collectors.engine.reading import Lengths
 
@@ -98,6 +98,21 @@ class _Part:
     def total(self, bounds: Bounds) -> Lengths:
         counts = [past + life for past, life in zip(self.past, self.life, strict=True)]
         return Lengths(tuple(zip(bounds, counts, strict=True)), self.past_sum + self.life_sum, counts[-1])
+
+
+def gained(now: Lengths, before: Lengths | None) -> Lengths:
+    """What a total has more than an earlier one under the same bounds; None: than nothing.
+
+    A total has of each bucket the highest count, of whatever page. So one that lagged behind its neighbours may have
+    gained less than those below it, or after a restart that was not seen more than the whole did: neither is told.
+    """
+    if before is None:
+        before = Lengths(tuple((bound, 0.0) for bound, _ in now.buckets), 0.0, 0.0)
+    whole = now.count - before.count
+    differences = (count - earlier for (_, count), (_, earlier) in zip(now.buckets, before.buckets, strict=True))
+    rising = accumulate(differences, max)
+    buckets = tuple((bound, min(count, whole)) for (bound, _), count in zip(now.buckets, rising, strict=True))
+    return Lengths(buckets, now.sum - before.sum, whole)
 
 
 def sound(lengths: Lengths) -> bool:

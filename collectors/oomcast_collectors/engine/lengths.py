@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from oomcast_collectors.engine.history import Past
-from oomcast_collectors.engine.length_totals import Bounds
+from oomcast_collectors.engine.length_totals import Bounds, gained
 from oomcast_collectors.engine.reading import Lengths
 
 ABOVE = (2048, 65_536, 131_072, 200_000)
@@ -67,7 +67,7 @@ class LengthWindow:
         if before is None or self._at <= at - self._window:
             return None
         longest = max([self._longest, *(longest for _, longest in self._past.values())])
-        parts = [_minus(total, before.value[0].get(bounds)) for bounds, total in self._now.items()]
+        parts = [gained(total, before.value[0].get(bounds)) for bounds, total in self._now.items()]
         count = sum(part.count for part in parts)
         return Recent(parts, longest, count) if count > 0 else None
 
@@ -108,10 +108,3 @@ def above(lengths: Lengths, tokens: float, longest: float = math.inf) -> tuple[f
     at_most = min(count, (lengths.sum - least) // (tokens - low))
     not_above = math.inf if math.isinf(most) else (most - lengths.sum) // (high - tokens)
     return sure + max(count - not_above, 0.0), sure + at_most
-
-
-def _minus(now: Lengths, before: Lengths | None) -> Lengths:
-    if before is None:
-        return now
-    buckets = tuple((b, n - m) for (b, n), (_, m) in zip(now.buckets, before.buckets, strict=True))
-    return Lengths(buckets, now.sum - before.sum, now.count - before.count)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.engine.pages import Fed, page
+from oomcast_collectors.engine.length_totals import gained
 from oomcast_collectors.engine.reading import Lengths
 
 INF = math.inf
@@ -103,3 +104,13 @@ def test_no_bucket_ever_falls_and_each_holds_the_smaller_ones(
         for bound, count in total.buckets:
             assert count >= highest.get(bound, 0.0)
             highest[bound] = count
+
+
+def test_what_was_gained_rises_to_the_gain_of_the_whole() -> None:
+    before = histogram(b100=2, b1000=5, inf=6)
+    assert gained(before, None) == before
+    assert gained(histogram(b100=3, b1000=8, inf=10), before) == histogram(b100=1, b1000=3, inf=4)
+    # The second bucket is behind: what the first gained is in it as well.
+    assert gained(histogram(b100=4, b1000=6, inf=9), before) == histogram(b100=2, b1000=2, inf=3)
+    # A life that began unseen has more short ones than both have more of all.
+    assert gained(histogram(b100=9, b1000=9, inf=9), before) == histogram(b100=3, b1000=3, inf=3)

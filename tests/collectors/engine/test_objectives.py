@@ -57,6 +57,18 @@ def test_they_stay_while_the_engine_is_down_and_go_on_after_a_restart() -> None:
     assert by_class(samples, "violations_total") == [4, 0]
 
 
+def test_a_restart_that_shows_in_no_total_makes_nothing_negative() -> None:
+    """Eight long ones before, nine short ones after: one was gained in all, nine by the first bucket."""
+    told = Told(SLO)
+    told.take(page((0, 0), (0, 0)))
+    told.take(page((0, 0), (4, 4)))
+    told.clock.advance(4000)
+    told.take(page((0, 0), (4, 4)))
+    samples = told.take(page((5, 4), (0, 0)))
+    assert by_class(samples, "requests_total") == [1, 8]
+    assert samples["oomcast_slo_risk_score{'source': 'histograms'}"] == pytest.approx(0.019, abs=0.001)
+
+
 def test_the_score_is_told_without_objectives_and_nothing_else() -> None:
     told = Told()
     told.take(page((0, 0), (0, 0)))
