@@ -203,8 +203,7 @@ def _snapshot(arguments: argparse.Namespace) -> int:
 
 def _metrics(arguments: argparse.Namespace) -> int:
     specs = find(CORE_METRICS).specs
-    rows = [("oomcast", metric) for metric in CORE_METRICS]
-    rows += [(spec.name, metric) for spec in specs for metric in spec.metrics]
+    rows = [*(("oomcast", metric) for metric in CORE_METRICS), *table.rows(specs)]
     about = {"oomcast": "the daemon itself, the forecast, and kills counted once"} | {s.name: s.help for s in specs}
     _write(table.render(rows, arguments.format, about))
     return 0

@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from oomcast.contract import CollectorSpec
 from oomcast.metric import Metric
 
 Row = tuple[str, Metric]
-"""Name of the collector (or of the part of the core) that emits the metric, and the metric."""
+"""Name of the collectors (or of the part of the core) that emit the metric, and the metric."""
 
 TableFormat = Literal["text", "markdown", "json"]
 
@@ -21,6 +22,15 @@ _HEADER = """\
 Every metric oomcast serves, by the collector it comes from. A series is absent, never 0 or NaN, where there is
 nothing to say; "Absent" says when that is, beyond "its collector is off, failed or found nothing to watch".
 """
+
+
+def rows(specs: Iterable[CollectorSpec]) -> list[Row]:
+    """Each metric of these collectors once; one that several share is that of "engine,requests"."""
+    owners: dict[Metric, list[str]] = {}
+    for spec in specs:
+        for metric in spec.metrics:
+            owners.setdefault(metric, []).append(spec.name)
+    return [(",".join(names), metric) for metric, names in owners.items()]
 
 
 def render(rows: Sequence[Row], table_format: TableFormat, about: Mapping[str, str] | None = None) -> str:

@@ -28,8 +28,9 @@ _OBJECTIVES = {65_536: 30.0, 131_072: 180.0, 200_000: 300.0}
 
 def main() -> int:
     arguments = _arguments()
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    # Interrupts too: a shell has what it starts in the background ignore them.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
     try:
         with ExitStack() as parts:
             return _play(arguments, parts)
