@@ -5,14 +5,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from e2e.program import group_members
+from e2e.program import group_members, until
 from requires import needs
 
 pytestmark = needs("cc")
@@ -51,29 +51,29 @@ class Run(NamedTuple):
         ]
 
 
-def start(directory: Path, *arguments: str) -> "subprocess.Popen[str]":
+@contextmanager
+def demo(directory: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """The demo as a program of its own, in a session of its own; killed afterwards if it still runs."""
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'demo'}:{ROOT / 'tests'}", "TMPDIR": str(directory)}
     command = [sys.executable, "-m", "incident", *arguments]
-    return subprocess.Popen(
+    with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Run]]:
     """The demo, and at the same time one whose daemon is told to forecast nothing."""
-    started = {
-        "plain": start(tmp_path_factory.mktemp("plain")),
-        "blind": start(tmp_path_factory.mktemp("blind"), "--no-prometheus", "--load-grace", "3600", "--speed", "12"),
-    }
-    try:
+    blind = ("--no-prometheus", "--load-grace", "3600", "--speed", "12")
+    with demo(tmp_path_factory.mktemp("plain")) as plain, demo(tmp_path_factory.mktemp("blind"), *blind) as other:
         yield {
-            name: Run(process.communicate(timeout=SECONDS)[0], process.returncode) for name, process in started.items()
+            name: Run(process.communicate(timeout=SECONDS)[0], process.returncode)
+            for name, process in {"plain": plain, "blind": other}.items()
         }
-    finally:
-        for process in started.values():
-            process.kill()
-            process.wait()
 
 
 def test_the_crash_is_reached_and_was_foreseen(runs: Mapping[str, Run]) -> None:
@@ -130,33 +130,33 @@ def test_without_a_forecast_it_fails_and_says_why(runs: Mapping[str, Run]) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_can_be_interrupted_and_leaves_nothing(number: signal.Signals, tmp_path: Path) -> None:
-    process = start(tmp_path)
-    assert process.stdout is not None
-    text = ""
-    while "1  NORMAL" not in text:
-        line = process.stdout.readline()
-        assert line, text
-        text += line
-    process.send_signal(number)
-    rest, _ = process.communicate(timeout=30)
+    with demo(tmp_path) as process:
+        text = begun(process)
+        process.send_signal(number)
+        rest, _ = process.communicate(timeout=30)
     assert (process.returncode, rest) == (130, "\ninterrupted\n")
     assert list(tmp_path.iterdir()) == []
     assert listening(text) == []
 
 
 def test_its_programs_end_with_it_however_it_ends(tmp_path: Path) -> None:
-    process = start(tmp_path)
+    with demo(tmp_path) as process:
+        text = begun(process)
+        process.kill()
+        process.communicate(timeout=30)
+    until(lambda: listening(text) == [])
+    assert group_members(process.pid) == []
+
+
+def begun(process: "subprocess.Popen[str]") -> str:
+    """What it has said once the first stage is on."""
     assert process.stdout is not None
     text = ""
     while "1  NORMAL" not in text:
-        text += process.stdout.readline()
-    process.kill()
-    process.communicate(timeout=30)
-    end = time.monotonic() + 20
-    while listening(text) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert listening(text) == []
-    assert group_members(process.pid) == []
+        line = process.stdout.readline()
+        assert line, text
+        text += line
+    return text
 
 
 def listening(text: str) -> list[int]:
