@@ -1,9 +1,11 @@
 """The client's messages where the daemon is busy, late, away or another one, and where senders are many."""
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -160,8 +162,37 @@ def test_close_sends_what_waits_and_loses_what_comes_later(client: Client, recei
     client.close()
     assert len(receiver.read()) == 1
     client.send(status=200, prompt_tokens=1)
+    assert (client.sent, client.lost, client.buffered) == (taken + 1, 1, 0)
     client.close()
     assert (client.sent, client.lost, client.buffered) == (taken + 1, 1, 0)
+
+
+def test_a_signal_handler_may_send_at_any_point(receiver: Receiver) -> None:
+    calls = {"own": 0, "handler": 0}
+    told = 0
+
+    def send(who: str) -> None:
+        client.send(status=200, prompt_tokens=1)
+        calls[who] += 1
+
+    def read() -> int:
+        return sum(message.get("lost", 0) for message in receiver.read())
+
+    with closing(Client(receiver.path, "llama", buffer=4)) as client:
+        before = signal.signal(signal.SIGALRM, lambda *_: send("handler"))
+        signal.setitimer(signal.ITIMER_REAL, 1e-4, 5e-5)
+        try:
+            while calls["handler"] < 5000:
+                send("own")
+                told += read()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        told += read()
+        send("own")
+        told += read()
+        assert client.sent + client.lost + client.buffered == sum(calls.values())
+        assert (client.buffered, told) == (0, client.lost)
 
 
 def test_threads_send_at_once(client: Client, receiver: Receiver) -> None:

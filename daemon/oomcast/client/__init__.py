@@ -59,6 +59,7 @@ class Client:
         self._waiting: deque[bytes] = deque()
         self._retry_at = float("-inf")
         self._closed = False
+        self._busy = False
         self._told = 0
         self.sent = 0
         self.lost = 0
@@ -125,16 +126,28 @@ class Client:
                 self.lost += 1
             else:
                 self._waiting.append(message)
-                self._flush()
-                self._drop(self._limit)
+                self._settle()
 
     def close(self) -> None:
         """Sends what waits if that is possible at once. Later messages are lost."""
         with self._lock:
-            self._flush()
+            self._settle()
             self._closed = True
-            self._drop(0)
-            self._disconnect()
+            self._settle()
+
+    def _settle(self) -> None:
+        """Sends what can be sent now, and drops what may not wait."""
+        if self._busy:
+            # A signal handler interrupted it: what the handler has to send is found when it goes on.
+            return
+        self._busy = True
+        try:
+            self._flush()
+            self._drop(0 if self._closed else self._limit)
+            if self._closed:
+                self._disconnect()
+        finally:
+            self._busy = False
 
     def _flush(self) -> None:
         while self._waiting:
