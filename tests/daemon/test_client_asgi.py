@@ -229,12 +229,13 @@ def test_without_a_path_nothing_is_touched(monkeypatch: pytest.MonkeyPatch, capl
     assert Reports(app).client is not None
 
 
-def test_a_defect_of_a_report_costs_the_request_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def raises(exchange: Exchange, message: Any) -> None:
+@pytest.mark.parametrize("part", ["received", "handed", "sent", "facts"])
+def test_a_defect_of_a_report_costs_the_request_nothing(part: str, caplog: pytest.LogCaptureFixture) -> None:
+    def raises(*_: Any) -> None:
         raise RuntimeError("a defect")
 
     with engine(answers(JSON_ANSWER)) as running, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Exchange, "sent", raises)
+        patch.setattr(Exchange, part, raises)
         assert [running.post().content for _ in range(2)] == [JSON_ANSWER] * 2
         assert running.messages(0) == []
     assert caplog.text.count("could not be observed") == 1

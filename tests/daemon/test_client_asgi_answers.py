@@ -258,6 +258,16 @@ def test_memory_is_bounded(reader: type[Document | Events]) -> None:
     answer.end()
 
 
+def test_a_body_may_be_a_memoryview() -> None:
+    async def handler(body: bytes, send: Send) -> None:
+        await send(start(EVENTS))
+        await send({"type": "http.response.body", "body": memoryview(event(**said(), usage=USAGE))})
+
+    with engine(application(handler)) as running:
+        running.post()
+        assert running.message()["prompt_tokens"] == 7
+
+
 def test_what_is_compressed_is_not_read() -> None:
     headers = [(b"content-encoding", b"gzip")]
     with engine(answers(gzip.compress(JSON_ANSWER), headers=headers)) as running:

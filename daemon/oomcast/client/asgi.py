@@ -59,7 +59,8 @@ class Reports:
         )
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        if self.client is None or scope["type"] != "http" or scope["method"] != "POST" or not self._reported(scope):
+        client = self.client
+        if client is None or scope["type"] != "http" or scope["method"] != "POST" or not self._reported(scope):
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, self._clock)
@@ -78,13 +79,13 @@ class Reports:
                 raise
             self._observe(exchange, exchange.sent, message)
             if exchange.complete:
-                self._report(exchange)
+                self._observe(exchange, self._report, exchange, client)
 
         try:
             await self._app(scope, receive_on, send_on)
         finally:
             # It may have raised, been cancelled or just returned: what is not complete now stays so.
-            self._report(exchange)
+            self._observe(exchange, self._report, exchange, client)
 
     def _connect(self, path: str | None, engine: str | None) -> Client | None:
         if not path:
@@ -99,19 +100,19 @@ class Reports:
         path: str = scope["path"]
         return path in self._paths or path.removeprefix(scope.get("root_path", "")) in self._paths
 
-    def _observe(self, exchange: Exchange, observer: Callable[[Message], None], message: Message) -> None:
+    def _observe(self, exchange: Exchange, observer: Callable[..., None], *arguments: object) -> None:
         try:
-            observer(message)
+            observer(*arguments)
         except Exception:  # noqa: BLE001 - whatever is wrong with a report, the request is served
             exchange.reported = True
             self._once("observe", "a request could not be observed, and is not reported", exc_info=True)
 
-    def _report(self, exchange: Exchange) -> None:
-        if self.client is None or exchange.reported:
+    def _report(self, exchange: Exchange, client: Client) -> None:
+        if exchange.reported:
             return
         exchange.reported = True
-        self.client.send(**exchange.facts(self._user_headers, self._tenant_headers))
-        if self.client.unknown:
+        client.send(**exchange.facts(self._user_headers, self._tenant_headers))
+        if client.unknown:
             self._once(
                 "unknown",
                 "answers that do not tell their usage are not reported; vLLM tells it in each stream with"
@@ -163,7 +164,8 @@ class Exchange:
             self._answered = Headers(message.get("headers", ()))
             self._answer = _answer(self._answered)
         elif message["type"] in _BODY:
-            self._answer.feed(message.get("body", b""))
+            # Servers take a memoryview as well, and so does Starlette.
+            self._answer.feed(bytes(message.get("body", b"")))
             now = self._clock()
             if self._last:
                 self._answer.end()
