@@ -74,10 +74,10 @@ class Desk:
         except Unreadable as reason:
             return self._turn_away(reason.outcome, f"invalid messages: {reason}")
         self._lost += message.lost or 0
-        if message.trace_id is not None and message.trace is None:
-            self._malformed_trace_ids += 1
         if not self._totals.add(message):
             return self._turn_away("too_many_engines", "messages of further engines are not counted")
+        if message.trace_id is not None and message.trace is None:
+            self._malformed_trace_ids += 1
         return "accepted"
 
     def _turn_away(self, outcome: str, reason: str) -> str:

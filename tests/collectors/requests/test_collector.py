@@ -188,6 +188,17 @@ def test_engines_beyond_the_most_are_counted_and_told_once(bench: Bench, caplog:
     assert settle(collector, sender) == {"accepted": 4, "too_many_engines": 3}
 
 
+def test_of_a_message_about_one_engine_too_many_only_the_lost_ones_count(bench: Bench) -> None:
+    collector, sender = bench.receiving(engines=1)
+    sender.message(engine="a")
+    settle(collector, sender)
+    before = values(collector)
+    sender.message(engine="b", trace_id="none", lost=3, output_tokens=5)
+    settle(collector, sender)
+    counted = {'messages_total{outcome="too_many_engines"}': 1, "messages_lost_total": 3}
+    assert values(collector) == {**before, **counted}
+
+
 def test_labels_may_hold_anything_that_prints(bench: Bench) -> None:
     collector, sender = bench.receiving()
     sender.message(engine='a"b\\c')
