@@ -172,13 +172,13 @@ def test_a_signal_handler_may_send_at_any_point(receiver: Receiver) -> None:
     told = 0
 
     def send(who: str) -> None:
-        client.send(status=200, prompt_tokens=1)
+        ours.send(status=200, prompt_tokens=1)
         calls[who] += 1
 
     def read() -> int:
         return sum(message.get("lost", 0) for message in receiver.read())
 
-    with closing(Client(receiver.path, "llama", buffer=4)) as client:
+    with closing(Client(receiver.path, "llama", buffer=4)) as ours:
         before = signal.signal(signal.SIGALRM, lambda *_: send("handler"))
         signal.setitimer(signal.ITIMER_REAL, 1e-4, 5e-5)
         try:
@@ -191,8 +191,8 @@ def test_a_signal_handler_may_send_at_any_point(receiver: Receiver) -> None:
         told += read()
         send("own")
         told += read()
-        assert client.sent + client.lost + client.buffered == sum(calls.values())
-        assert (client.buffered, told) == (0, client.lost)
+        assert ours.sent + ours.lost + ours.buffered == sum(calls.values())
+        assert (ours.buffered, told) == (0, ours.lost)
 
 
 def test_threads_send_at_once(client: Client, receiver: Receiver) -> None:
