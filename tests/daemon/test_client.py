@@ -57,7 +57,7 @@ def client(receiver: Receiver, clock: FakeClock) -> Iterator[Client]:
 
 
 def test_a_message_says_all_that_is_known_and_no_more(client: Client, receiver: Receiver) -> None:
-    client.send(**FULL)  # type: ignore[arg-type]
+    client.send(**FULL)  # type: ignore[arg-type] # each value is of its own type
     client.send(status=200, prompt_tokens=7)
     client.send(status=503)
     assert receiver.read() == [
@@ -70,7 +70,7 @@ def test_a_message_says_all_that_is_known_and_no_more(client: Client, receiver: 
 
 def test_an_answered_request_of_unknown_length_is_no_message(client: Client, receiver: Receiver) -> None:
     client.send(status=399)
-    client.send(status=200, prompt_tokens="12")  # type: ignore[arg-type]
+    client.send(status=200, prompt_tokens="12")  # type: ignore[arg-type] # that is the test
     client.send(status=400)
     assert [message["status"] for message in receiver.read()] == [400]
     assert (client.unknown, client.lost, client.left_out) == (2, 0, 1)
@@ -133,7 +133,7 @@ class Disguised:
 def test_a_value_that_the_daemon_would_refuse_is_left_out(
     client: Client, receiver: Receiver, field: str, value: object, told: object
 ) -> None:
-    client.send(**{"status": 200, "prompt_tokens": 1000, field: value})  # type: ignore[arg-type]
+    client.send(**{"status": 200, "prompt_tokens": 1000, field: value})  # type: ignore[arg-type] # that is the test
     (message,) = receiver.read()
     expected = {"v": 1, "engine": "llama", "status": 200, "prompt_tokens": 1000}
     assert message == (expected if told is None else {**expected, field: told})

@@ -77,7 +77,7 @@ def _whole(value: object, least: int, most: int) -> str:
     kind = type(value)
     if kind is bool or not issubclass(kind, int):
         return ""
-    number = int.__index__(value)  # type: ignore[arg-type]
+    number = int.__index__(value)  # type: ignore[arg-type] # its type was looked at, in a way that mypy does not follow
     return str(number) if least <= number <= most else ""
 
 
@@ -104,7 +104,7 @@ def _plain(value: object) -> str:
 def _seconds(value: object) -> str:
     if not issubclass(type(value), float):
         return _whole(value, 0, int(_MAX_SECONDS))
-    number = float.__float__(value)  # type: ignore[arg-type]
+    number = float.__float__(value)  # type: ignore[arg-type] # as above
     return repr(number) if 0 <= number <= _MAX_SECONDS else ""
 
 
