@@ -71,6 +71,12 @@ def vm_kernel() -> Path | None:
     return max(_kernels().glob("linux-image-*"), default=None)
 
 
+def cache() -> Path:
+    """Where scripts/setup keeps what it has unpacked instead of installed it, whether it exists or not."""
+    directory = os.environ.get("XDG_CACHE_HOME")
+    return (Path(directory) if directory else Path.home() / ".cache") / "oomcast"
+
+
 def rustc() -> str | None:
     """The Rust compiler: the one on the PATH or else rustup's, or None."""
     return shutil.which("rustc") or shutil.which(str(Path.home() / ".cargo" / "bin" / "rustc"))
@@ -79,8 +85,17 @@ def rustc() -> str | None:
 def main() -> int:
     """Prints a line for each name with what this machine can do."""
     for name in PROBES:
-        sys.stdout.write(f"{name}: {missing(name) or 'available'}\n")
+        sys.stdout.write(f"{name}: {missing(name) or _available(name)}\n")
     return 0
+
+
+def _available(name: str) -> str:
+    if name != "prometheus":
+        return "available"
+    # Imported here, as that module looks for them with the help of this one.
+    from e2e.prometheuses import found
+
+    return f"available ({', '.join(one.version for one in found())})"
 
 
 def _known(name: str) -> str:
@@ -147,8 +162,7 @@ def _vm() -> str | None:
 
 
 def _kernels() -> Path:
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "oomcast" / "vm"
+    return cache() / "vm"
 
 
 def _engines() -> str | None:

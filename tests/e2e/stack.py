@@ -10,11 +10,13 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from e2e.prometheuses import Prometheus
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "alerts" / "oomcast.rules.yml"
@@ -29,11 +31,37 @@ class Page(NamedTuple):
     annotations: Mapping[str, str]
 
 
+class Message(NamedTuple):
+    """One message of an Alertmanager as the webhook got it, with the alerts of a group as they were sent.
+
+    at: monotonic seconds of its arrival. path: that of the URL it came to, "/" of the webhook's own URL.
+    """
+
+    at: float
+    path: str
+    receiver: str
+    status: str
+    group_key: str
+    group_labels: Mapping[str, str]
+    alerts: Sequence[Mapping[str, Any]]
+
+    @property
+    def pages(self) -> list[Page]:
+        return [Page(self.at, alert["status"], alert["labels"], alert["annotations"]) for alert in self.alerts]
+
+
 class Stack(NamedTuple):
+    """The addresses of the daemon and its Prometheus, what Alertmanager has sent so far, and the daemon's log."""
+
     daemon: str
     prometheus: str
-    pages: list[Page]
+    messages: Sequence[Message]
     log: Path
+
+    @property
+    def pages(self) -> list[Page]:
+        """All alerts of all messages so far."""
+        return [page for message in tuple(self.messages) for page in message.pages]
 
 
 def free_port() -> int:
@@ -78,45 +106,88 @@ def daemon(
 
 
 @contextmanager
-def stack(directory: Path, settings: str = "") -> Iterator[Stack]:
+def stack(directory: Path, settings: str = "", which: Prometheus | None = None) -> Iterator[Stack]:
     """All of it: 1 s scrapes and evaluations, pages go out after 0 s of grouping."""
     with ExitStack() as running:
         url, log = running.enter_context(daemon(directory, settings))
-        pages: list[Page] = []
-        hook = running.enter_context(_webhook(pages))
-        alertmanager, prometheus = free_port(), free_port()
-        config = directory / "alertmanager.yml"
-        config.write_text(_ALERTMANAGER.format(hook=hook))
-        running.enter_context(
-            process(
-                [
-                    "prometheus-alertmanager",
-                    f"--config.file={config}",
-                    f"--storage.path={directory / 'alertmanager'}",
-                    f"--web.listen-address=127.0.0.1:{alertmanager}",
-                    "--cluster.listen-address=",
-                ],
-                directory / "alertmanager.log",
-            )
-        )
-        config = directory / "prometheus.yml"
-        config.write_text(
-            _PROMETHEUS.format(rules=RULES, alertmanager=alertmanager, target=url.removeprefix("http://"))
-        )
-        running.enter_context(
-            process(
-                [
-                    "prometheus",
-                    f"--config.file={config}",
-                    f"--storage.tsdb.path={directory / 'prometheus'}",
-                    f"--web.listen-address=127.0.0.1:{prometheus}",
-                ],
-                directory / "prometheus.log",
-            )
-        )
-        wait_for(f"http://127.0.0.1:{alertmanager}/-/ready", directory / "alertmanager.log")
-        wait_for(f"http://127.0.0.1:{prometheus}/-/ready", directory / "prometheus.log")
-        yield Stack(url, f"http://127.0.0.1:{prometheus}", pages, log)
+        hook, messages = running.enter_context(webhook())
+        pager = running.enter_context(alertmanager(directory, _ALERTMANAGER.format(hook=hook), which))
+        config = _PROMETHEUS.format(rules=RULES, alertmanager=host(pager), target=host(url))
+        yield Stack(url, running.enter_context(prometheus(directory, config, which)), messages, log)
+
+
+@contextmanager
+def prometheus(
+    directory: Path, config: str, which: Prometheus | None = None, *, port: int = 0, flags: Sequence[str] = ()
+) -> Iterator[str]:
+    """A Prometheus that is ready, the one on the PATH or `which`; yields its address, without a slash at the end.
+
+    config: the text of its configuration. Its log and data stay in `directory`: started there once more, it goes on
+    with them, and on the same `port` if that is given. Two at a time need a directory each.
+    """
+    program = which.prometheus if which else "prometheus"
+    with _server(directory, "prometheus", config, [str(program), *flags], "--storage.tsdb.path", port) as url:
+        yield url
+
+
+@contextmanager
+def alertmanager(
+    directory: Path, config: str, which: Prometheus | None = None, *, port: int = 0, flags: Sequence[str] = ()
+) -> Iterator[str]:
+    """An Alertmanager that is ready, the one on the PATH or that of `which`; all else is as in prometheus()."""
+    program = which.alertmanager if which else "prometheus-alertmanager"
+    # It would else listen for peers, on a port that every other one wants too.
+    argv = [str(program), "--cluster.listen-address=", *flags]
+    with _server(directory, "alertmanager", config, argv, "--storage.path", port) as url:
+        yield url
+
+
+@contextmanager
+def _server(directory: Path, name: str, config: str, argv: list[str], storage: str, port: int) -> Iterator[str]:
+    directory.mkdir(exist_ok=True)
+    path, log = directory / f"{name}.yml", directory / f"{name}.log"
+    path.write_text(config)
+    address = f"127.0.0.1:{port or free_port()}"
+    where = [f"--config.file={path}", f"{storage}={directory / name}", f"--web.listen-address={address}"]
+    with process([*argv, *where], log):
+        wait_for(f"http://{address}/-/ready", log)
+        yield f"http://{address}"
+
+
+@contextmanager
+def webhook() -> Iterator[tuple[str, Sequence[Message]]]:
+    """What Alertmanagers send to; yields its URL, with a slash at the end, and the messages so far, a list that grows.
+
+    A receiver may add a path to the URL: its messages are told by it.
+    """
+    messages: list[Message] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            at = time.monotonic()
+            said: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            group = said["groupKey"], said["groupLabels"]
+            messages.append(Message(at, self.path, said["receiver"], said["status"], *group, said["alerts"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", messages
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def host(url: str) -> str:
+    """The host and port of a URL without a path, as the targets of a Prometheus configuration are written."""
+    return url.removeprefix("http://").rstrip("/")
 
 
 def fetch(url: str) -> str:
@@ -142,30 +213,6 @@ def series(url: str, name: str) -> dict[str, float]:
     """The values of a metric on /metrics by the text of its labels."""
     found = re.findall(rf"^{name}(?:{{(.*)}})? (\S+)$", fetch(f"{url}/metrics"), re.MULTILINE)
     return {labels: float(value) for labels, value in found}
-
-
-@contextmanager
-def _webhook(pages: list[Page]) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            at = time.monotonic()
-            message: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            pages.extend(Page(at, a["status"], a["labels"], a["annotations"]) for a in message["alerts"])
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 _PROMETHEUS = """
