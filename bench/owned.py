@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from machine import HERE, Child, child
-from oomcast_collectors.cgroup.hierarchy import find_hierarchies
+from oomcast_collectors.hierarchy import find_hierarchies
 
 LIMIT = 64 << 20
 """Bytes: containers have limits, and each limit is a level to forecast."""

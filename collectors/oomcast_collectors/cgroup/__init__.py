@@ -5,11 +5,11 @@ import threading
 from oomcast.contract import CollectorSpec, Context, Facts, NotPresent
 from oomcast.metric import Sample
 from oomcast_collectors.cgroup import metrics
-from oomcast_collectors.cgroup.hierarchy import find_hierarchies
 from oomcast_collectors.cgroup.lane import FastLane
 from oomcast_collectors.cgroup.sweep import CgroupSettings, Sweep
 from oomcast_collectors.cgroup.tombstones import Tombstones
 from oomcast_collectors.cgroup.troubles import Troubles
+from oomcast_collectors.hierarchy import find_hierarchies
 
 __all__ = ["SPEC", "CgroupCollector", "CgroupSettings"]
 

@@ -9,9 +9,9 @@ from oomcast.identity import Identity, identify
 from oomcast.metric import Sample
 from oomcast.podnames import PodNames
 from oomcast_collectors.cgroup import metrics
-from oomcast_collectors.cgroup.hierarchy import Mount
 from oomcast_collectors.cgroup.node import Node
 from oomcast_collectors.cgroup.troubles import Troubles
+from oomcast_collectors.hierarchy import Mount
 from oomcast_collectors.host.processes import ProcessFinder
 
 _LOOK_AGAIN = 10.0

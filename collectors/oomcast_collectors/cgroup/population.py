@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oomcast_collectors.cgroup.files import LARGEST
-from oomcast_collectors.cgroup.hierarchy import Mount
+from oomcast_collectors.hierarchy import Mount
 
 
 def population(proc: Path, mount: Mount) -> Callable[[], int | None]:

@@ -11,7 +11,6 @@ from oomcast_collectors.cgroup import metrics
 from oomcast_collectors.cgroup.belongings import Belongings
 from oomcast_collectors.cgroup.detail import Detail, pressure_directory
 from oomcast_collectors.cgroup.files import Budget
-from oomcast_collectors.cgroup.hierarchy import Hierarchies
 from oomcast_collectors.cgroup.node import Gone, Node
 from oomcast_collectors.cgroup.population import population
 from oomcast_collectors.cgroup.stat import Malformed
@@ -22,6 +21,7 @@ from oomcast_collectors.cgroup.troubles import Troubles
 from oomcast_collectors.cgroup.userspace import UserspaceKills
 from oomcast_collectors.cgroup.version import V1, V2, Version
 from oomcast_collectors.cgroup.watch import Watch
+from oomcast_collectors.hierarchy import Hierarchies
 
 _DESCRIPTORS = "file descriptors for cgroups"
 

@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterator
 
 from oomcast_collectors.cgroup.files import Budget
-from oomcast_collectors.cgroup.hierarchy import Mount
 from oomcast_collectors.cgroup.node import Node
 from oomcast_collectors.cgroup.tombstones import Count, Counts, Tombstones
 from oomcast_collectors.cgroup.tree import Tree
 from oomcast_collectors.cgroup.version import Version
+from oomcast_collectors.hierarchy import Mount
 
 
 class Watch:

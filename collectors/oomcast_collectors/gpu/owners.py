@@ -1,16 +1,13 @@
 """Whose the pids are that a driver lists: name, cgroup and owner, from /proc."""
 
-import contextlib
 import logging
 import os
 from collections.abc import Set
 from dataclasses import dataclass
 
-from oomcast.contract import Context, NotPresent
-from oomcast.identity import identify, owner
+from oomcast.contract import Context
 from oomcast.logs import OnChange
-from oomcast.podnames import PodNames
-from oomcast_collectors.cgroup.hierarchy import find_hierarchies
+from oomcast_collectors.cgroup_names import CgroupNames
 from oomcast_collectors.host.files import read_once
 from oomcast_collectors.host.processes import ProcessStat, parse_stat
 from oomcast_collectors.membership import LARGEST, memory_cgroup
@@ -18,9 +15,6 @@ from oomcast_collectors.membership import LARGEST, memory_cgroup
 _STAT_LIMIT = 4096
 _ASK_AGAIN = 10.0
 """Seconds for which a pid that /proc does not have is not looked for again."""
-
-_MOUNTS_AGAIN = 60.0
-"""Seconds for which the mount table is not read again: it may have thousands of lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +34,13 @@ class Owners:
     """Remembers what it found: a process that is known costs one read of /proc/PID/stat. Not thread-safe."""
 
     def __init__(self, context: Context) -> None:
-        self._roots = context.roots
         self._proc = os.fspath(context.roots.proc)
         self._clock = context.clock
-        self._pods = PodNames(context.roots.pods, context.clock, context.log)
+        self._names = CgroupNames(context)
         self._told = OnChange(context.log, clock=context.clock)
         self._ticks = os.sysconf("SC_CLK_TCK")
         self._known: dict[int, Process] = {}
         self._missing: dict[int, float] = {}
-        self._mounted = "/"
-        self._mounts_read = float("-inf")
 
     def process(self, pid: int) -> Process:
         """The process that has this pid now. One that /proc no longer has stays what it was while its pid is kept: the
@@ -69,7 +60,7 @@ class Owners:
         # A new name: it may have become another program, and that in another cgroup.
         if known is None or not known.path or (known.start, known.name) != (stat.start_time, stat.comm):
             path = self._path(pid)
-            known = Process(pid, stat.start_time, stat.comm, below(path, self._mount_root()), path)
+            known = Process(pid, stat.start_time, stat.comm, self._names.name(path), path)
             self._known[pid] = known
         return known
 
@@ -102,12 +93,7 @@ class Owners:
     def owner(self, process: Process) -> str:
         """The name that the kills of its cgroup are counted under; "" where its cgroup is not known."""
         path = process.cgroup or process.path
-        if not path:
-            return ""
-        identity = identify(path)
-        pod = self._pods.pod(identity.pod_uid) if identity.pod_uid else None
-        container = self._pods.container(identity.pod_uid, identity.container_id) if pod else ""
-        return owner(identity, path, pod, container)
+        return self._names.owner(path) if path else ""
 
     def _stat(self, pid: int) -> ProcessStat | None:
         """None where there is no such process; a kernel thread holds no memory of a GPU, so the pid means another one.
@@ -123,24 +109,3 @@ class Owners:
             return memory_cgroup(read_once(f"{self._proc}/{pid}/cgroup", LARGEST))
         except OSError:  # it may end between two reads, and a kernel may have no cgroups
             return ""
-
-    def _mount_root(self) -> str:
-        now = self._clock.monotonic()
-        if now - self._mounts_read >= _MOUNTS_AGAIN:
-            self._mounts_read = now
-            # Without a hierarchy nothing else here names cgroups, and /proc's own names do.
-            with contextlib.suppress(NotPresent, OSError):
-                self._mounted = find_hierarchies(self._roots.proc, self._roots.host).memory.root
-        return self._mounted
-
-
-def below(path: str, mounted: str) -> str:
-    """What a cgroup is called in a mount that has the cgroup `mounted` as its root; "" if it does not show it.
-
-    Both as the kernel names them, out of a cgroup namespace with leading "..".
-    """
-    top = mounted.rstrip("/")
-    if not path or (path != top and not path.startswith(f"{top}/")):
-        return ""
-    shown = path[len(top) :] or "/"
-    return "" if shown == "/.." or shown.startswith("/../") else shown

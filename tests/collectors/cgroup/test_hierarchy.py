@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from collectors.cgroup import trees
 from oomcast.contract import NotPresent
-from oomcast_collectors.cgroup.hierarchy import Hierarchies, Mount, MountLine, find_hierarchies, parse_mountinfo
+from oomcast_collectors.hierarchy import Hierarchies, Mount, MountLine, find_hierarchies, parse_mountinfo
 from requires import memory_mount, needs
 
 LINE = "28 25 0:27 / {point} rw,relatime shared:13 - {kind} {kind} {options}\n"

@@ -10,9 +10,9 @@ import pytest
 
 from collectors.cgroup import trees
 from fakes import FakeClock
-from oomcast_collectors.cgroup.hierarchy import Mount, find_hierarchies
 from oomcast_collectors.cgroup.population import population
 from oomcast_collectors.cgroup.tree import Found, Tree
+from oomcast_collectors.hierarchy import Mount, find_hierarchies
 from requires import needs
 
 

@@ -14,8 +14,9 @@ from collectors.cgroup.conftest import MakeBench, bench
 from collectors.host.trees import write_process
 from fakes import FakeClock
 from oomcast.contract import Context, Roots
+from oomcast_collectors.cgroup_names import below
 from oomcast_collectors.gpu import owners
-from oomcast_collectors.gpu.owners import Owners, Process, below
+from oomcast_collectors.gpu.owners import Owners, Process
 from oomcast_collectors.host.files import read_once
 from oomcast_collectors.membership import memory_cgroup
 
