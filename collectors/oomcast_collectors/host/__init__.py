@@ -7,7 +7,7 @@ from pydantic import Field
 
 from oomcast.contract import CollectorSettings, CollectorSpec, Context, Event, Facts
 from oomcast.metric import Sample
-from oomcast_collectors.host import counters, memory, troubles, usage
+from oomcast_collectors.host import counters, memory, serving, troubles, usage
 from oomcast_collectors.host.aside import Aside
 from oomcast_collectors.host.files import KeptFile, Parsed, read_once
 from oomcast_collectors.host.processes import Found, ProcessFinder
@@ -56,7 +56,8 @@ class HostCollector:
         self._usage: ProcessUsage | None = None
         if any(patterns) or any(settings.units):
             finder = ProcessFinder(context.roots, patterns, settings.units)
-            self._usage = ProcessUsage(context.roots, finder, context.clock, settings.process_names)
+            starts = serving.ServingStarts(context)
+            self._usage = ProcessUsage(context.roots, finder, starts, context.clock, settings.process_names)
 
     def collect(self) -> Facts:
         facts = Facts()
@@ -170,11 +171,11 @@ class HostCollector:
             self._process_samples = outcome.samples
 
 
-METRICS = (*(row.metric for row in memory.ROWS), *counters.METRICS, *usage.METRICS, *troubles.METRICS)
+METRICS = (*(row.metric for row in memory.ROWS), *counters.METRICS, *usage.METRICS, serving.START, *troubles.METRICS)
 
 SPEC = CollectorSpec(
     name="host",
-    help="memory, swap, pressure and OOM kills of the host, and the memory of its serving processes",
+    help="memory, swap, pressure and OOM kills of the host, and the memory and age of its serving processes",
     settings=HostSettings,
     metrics=METRICS,
     create=HostCollector,

@@ -9,6 +9,7 @@ from oomcast.contract import Roots
 from oomcast.metric import Metric, Sample, Series
 from oomcast_collectors.host.files import READ_LIMIT, Parsed, kibibytes, line_pattern, read_once, whole_lines
 from oomcast_collectors.host.processes import Found, ProcessFinder, parse_stat
+from oomcast_collectors.host.serving import ServingStarts
 
 _ABSENT = "no process matches, processes cannot be listed, or a line of one of them is malformed"
 
@@ -65,7 +66,7 @@ _LINE = line_pattern(_FIELDS, rb":.*")
 
 
 class Scan(NamedTuple):
-    """One scan's samples, and which fields of /proc/PID/status were malformed in any process."""
+    """One scan's samples. malformed: fields of /proc/PID/status that were so in any process, or btime of /proc/stat."""
 
     samples: list[Sample]
     malformed: frozenset[str]
@@ -99,9 +100,12 @@ class _Sum:
 class ProcessUsage:
     """Sums up what the processes that `finder` finds hold. max_names: the names with the most memory that are shown."""
 
-    def __init__(self, roots: Roots, finder: ProcessFinder, clock: Clock, max_names: int) -> None:
+    def __init__(
+        self, roots: Roots, finder: ProcessFinder, starts: ServingStarts, clock: Clock, max_names: int
+    ) -> None:
         self._proc = os.fspath(roots.proc)
         self._finder = finder
+        self._starts = starts
         self._clock = clock
         self._max_names = max_names
         self._created: float | None = None
@@ -115,6 +119,7 @@ class ProcessUsage:
         sums: dict[str, _Sum] = {}
         malformed: set[str] = set()
         faults: dict[tuple[int, int], int] = {}
+        running: list[Found] = []
         for found in self._finder.find():
             try:
                 status = self._measure(found, faults)
@@ -123,10 +128,14 @@ class ProcessUsage:
             if status is not None:
                 malformed |= status.malformed
                 sums.setdefault(found.name, _Sum()).add(status.values)
+                running.append(found)
         self._last = faults
         if self._created is None:
             self._created = self._clock.time()
-        return Scan(self._samples(sums), frozenset(malformed))
+        starts = self._starts.samples(running)
+        if starts is None:
+            malformed.add("btime")
+        return Scan(self._samples(sums) + (starts or []), frozenset(malformed))
 
     def _measure(self, found: Found, faults: dict[tuple[int, int], int]) -> Parsed | None:
         """The memory of one process; None when it is another one by now, or has given its memory back."""

@@ -1,3 +1,4 @@
+import logging
 import mmap
 import os
 import subprocess
@@ -11,10 +12,11 @@ import pytest
 from collectors.host.hosts import real_host, values
 from collectors.host.trees import write_process
 from fakes import FakeClock
-from oomcast.contract import Roots
+from oomcast.contract import Context, Roots
 from oomcast.metric import Sample
 from oomcast_collectors.host.files import Parsed
 from oomcast_collectors.host.processes import ProcessFinder
+from oomcast_collectors.host.serving import ServingStarts
 from oomcast_collectors.host.usage import ProcessUsage, parse_status
 
 MIB = 1 << 20
@@ -22,8 +24,9 @@ NAME = "oomcastmemory"
 
 
 def usage(proc: Path, *patterns: str, names: int = 20) -> ProcessUsage:
-    roots = Roots(proc=proc)
-    return ProcessUsage(roots, ProcessFinder(roots, patterns), FakeClock(), names)
+    roots, clock = Roots(proc=proc), FakeClock()
+    starts = ServingStarts(Context(roots, clock, logging.getLogger("host"), lambda facts: None))
+    return ProcessUsage(roots, ProcessFinder(roots, patterns), starts, clock, names)
 
 
 def lines(samples: list[Sample]) -> dict[str, object]:
@@ -97,6 +100,7 @@ def test_a_malformed_field_is_absent_for_its_name_only(tmp_path: Path) -> None:
     write_process(tmp_path, 4, "vllm", size=9, anon=100, file=20)
     write_process(tmp_path, 5, "vllm", size=9, anon=100, file=20)
     write_process(tmp_path, 6, "ollama", size=9, anon=3)
+    (tmp_path / "stat").write_text("btime 1700000000\n")
     status = tmp_path / "5/status"
     status.write_text(status.read_text().replace("RssAnon:\t100 kB", "RssAnon:\tx kB"))
     scan = usage(tmp_path, "vllm", "ollama").scan()
