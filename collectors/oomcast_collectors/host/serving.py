@@ -26,7 +26,7 @@ _MOST_LEVELS = 64
 """As deep as cgroups are watched and kills are told apart."""
 
 _STEP = 0.5
-_BTIME = re.compile(rb"^btime ([0-9]{1,15})$", re.MULTILINE)
+_BTIME = re.compile(rb"^btime ([0-9]{1,15})\n", re.MULTILINE)
 
 
 class ServingStarts:
