@@ -115,6 +115,11 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         from oomcast.context.command import define as define_context
 
         define_context(command)
+    command = commands.add_parser("rules", help="print the alert rules, with thresholds and selectors of your own")
+    if argv[:1] == ["rules"]:
+        from oomcast.rules.command import define as define_rules
+
+        define_rules(command)
     command = commands.add_parser(
         "stacks", parents=[settings], help="say which stacks of a process take memory that they do not give back"
     )

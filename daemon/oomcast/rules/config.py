@@ -1,0 +1,82 @@
+"""What a user may choose of the rules: thresholds, selectors, labels, addresses; and how it is said in PromQL."""
+
+import re
+from dataclasses import dataclass, field
+
+from oomcast.rules.thresholds import Limits
+
+RUNBOOKS = "https://github.com/oomcast/oomcast/blob/main/alerts/runbooks/{alert}.md"
+JOB = ".*oomcast.*"
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """limits: the thresholds. job: regular expression that oomcast's jobs match. match: label matchers for every
+    selector, such as `env="prod"`. by: target labels that name a node, the node itself last; every rule keeps them.
+    runbooks: address of a runbook, with {alert}. grafana: where Grafana is, "" for links within it.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    job: str = JOB
+    match: str = ""
+    nodes: tuple[str, ...] = ("cluster", "node")
+    runbooks: str = RUNBOOKS
+    grafana: str = ""
+
+    def __post_init__(self) -> None:
+        for label in self.nodes:
+            if not _LABEL.match(label):
+                raise ValueError(f"{label!r} is no name of a label")
+        if not self.nodes:
+            raise ValueError("without a label that names the node all nodes would be one")
+        if "{alert}" not in self.runbooks:
+            raise ValueError("the address of runbooks should contain {alert}")
+
+    @property
+    def where(self) -> str:
+        """The node, in texts of alerts."""
+        return f"{{{{ $labels.{self.nodes[-1]} }}}}"
+
+    def by(self, *labels: str) -> str:
+        return f"by ({', '.join((*self.nodes, *labels))})"
+
+    def on(self, *labels: str) -> str:
+        return f"on ({', '.join((*self.nodes, *labels))})"
+
+    def of(self, metric: str, matchers: str = "") -> str:
+        """A selector. matchers: without braces."""
+        inside = ", ".join(part for part in (matchers, self.match) if part)
+        return f"{metric}{{{inside}}}" if inside else metric
+
+    def own(self, metric: str, matchers: str = "") -> str:
+        """A selector of a metric that other jobs have too: up, process_resident_memory_bytes."""
+        return self.of(metric, ", ".join(part for part in (f'job=~"{quoted(self.job)}"', matchers) if part))
+
+    def span(self, name: str) -> str:
+        """A threshold as a PromQL duration."""
+        return duration(self.limits[name])
+
+    def ago(self, seconds: float) -> str:
+        """A duration that is no threshold, scaled like them."""
+        return duration(seconds / self.limits.scale)
+
+    def value(self, name: str) -> str:
+        """A threshold as a PromQL number."""
+        return f"{self.limits[name]:.6g}"
+
+
+def quoted(text: str) -> str:
+    """The inside of a double-quoted PromQL string."""
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def duration(seconds: float) -> str:
+    """As Prometheus writes it: 90s is 1m30s, 0.1 s is 100ms."""
+    rest = round(seconds * 1000)
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"

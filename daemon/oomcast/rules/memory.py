@@ -1,0 +1,200 @@
+"""Memory that runs out: forecasts for cgroups, the host and GPUs, and what shows that reclaim cannot keep up."""
+
+from oomcast.rules.config import Config
+from oomcast.rules.rule import Alert, Component, Group, Recording
+
+SERVING = "cgroup:oomcast_serving_start_timestamp_seconds:max"
+GUARDED = "object:oomcast_time_to_exhaustion_seconds:guarded"
+GPU_ENGINE = "gpu:oomcast_engine:group"
+FAULTS = "cgroup:oomcast_cgroup_pgmajfault:rate5m"
+
+
+def group(c: Config) -> Group:
+    return Group("oomcast-memory", (*_recordings(c), *_exhaustion(c), *_sudden(c), *_reclaim(c)))
+
+
+def _recordings(c: Config) -> tuple[Recording, ...]:
+    cgroups, hosts, gpus = (
+        c.of("oomcast_time_to_exhaustion_seconds", f'resource=~"{one}"')
+        for one in ("cgroup_memory", "host_memory", "gpu_memory|gpu_mig_memory")
+    )
+    known = c.of("oomcast_engine_info", 'cgroup!=""')
+    holders = c.of("oomcast_gpu_process_memory_bytes", 'cgroup!=""')
+    start = f"max_over_time({c.of('oomcast_serving_start_timestamp_seconds')}[{c.span('serving_memory')}])"
+    info = f"max_over_time({known}[{c.span('serving_memory')}])"
+    info_now = f"group {c.by('cgroup', 'engine')} ({known})"
+    return (
+        Recording(
+            SERVING,
+            f"max {c.by('cgroup')} ({start})\nor\n0 * max {c.by('cgroup')} ({info})",
+            "Cgroups of engines and what encloses them, and when the youngest engine in them started; they stay for an"
+            " hour, as an engine that was killed is no longer there. Of one known by its address alone the start is"
+            " not known and taken to be long ago.",
+        ),
+        Recording(
+            GUARDED,
+            f"min {c.by('resource', 'cgroup')} ({cgroups})\n"
+            f"unless {c.on('cgroup')} (time() - {SERVING} < {c.value('load_grace')})\n"
+            f"or min {c.by('resource')} ({hosts})\n"
+            f"unless {c.on()} (time() - max {c.by()} ({SERVING}) < {c.value('load_grace')})\n"
+            f"or min {c.by('resource', 'gpu')} ({gpus})",
+            "An engine that loads its model into anonymous memory looks like a leak, of its cgroup and of the host. Of"
+            " GPUs the daemon itself leaves out what is being loaded, see gpu.load_grace.",
+        ),
+        Recording(
+            GPU_ENGINE,
+            f"group {c.by('gpu', 'engine')} (\n"
+            f"  group {c.by('gpu', 'cgroup')} ({holders})\n"
+            f"  * {c.on('cgroup')} group_left (engine)\n"
+            f"  ({info_now}\n  and {c.on('cgroup')} (count {c.by('cgroup')} ({info_now}) == 1))\n"
+            ")",
+            "Whose GPU it is, by the cgroup of the processes on it, where that has one engine: an engine on eight GPUs"
+            " is one alert.",
+        ),
+    )
+
+
+def _exhaustion(c: Config) -> tuple[Alert, ...]:
+    cgroups = f'{GUARDED}{{resource="cgroup_memory"}}'
+    hosts = f'{GUARDED}{{resource="host_memory"}}'
+    return (
+        *_pair(
+            c, "OomcastCgroupExhaustion", "memory", cgroups, f"\nand {c.on('cgroup')} {SERVING}",
+            "Memory of {{ $labels.cgroup }} on <node> runs out in {{ $value | humanizeDuration }}",
+            "What the kernel cannot reclaim of cgroup {{ $labels.cgroup }} on <node> rises so fast that it meets its"
+            " limit in {{ $value | humanizeDuration }}; then the OOM killer ends a process of it. Next: take load off"
+            " it, or raise the limit (oomcast snapshot on the node shows what rises).",
+            "Only what cannot be reclaimed counts: a writer fills the page cache and pages nobody.",
+        ),
+        Alert(
+            "OomcastTenantExhaustion", "info", "memory", "forecast",
+            f"{cgroups} < {c.value('exhaustion_critical')}\nunless {c.on('cgroup')} {SERVING}",
+            "Memory of {{ $labels.cgroup }} on <node> runs out, no engine is in it",
+            "Cgroup {{ $labels.cgroup }} on <node> meets its limit in {{ $value | humanizeDuration }}. No engine that"
+            " oomcast knows is in it. Next: tell its owner.",
+            "What is not ours is for its owner to know.",
+            hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"],
+        ),
+        *_pair(
+            c, "OomcastHostExhaustion", "memory", hosts, "",
+            "Memory of <node> runs out in {{ $value | humanizeDuration }}",
+            "What the kernel cannot reclaim on <node> rises so fast that the node is out of memory in"
+            " {{ $value | humanizeDuration }}; then the OOM killer chooses among all processes. Next: take load off the"
+            " node; oomcast snapshot on it shows what rises.",
+            "Not while an engine loads its model.",
+        ),
+        *_pair(
+            c, "OomcastGpuExhaustion", "gpu", _by_engine(c), "",
+            "GPU memory{{ with $labels.engine }} of engine {{ . }}{{ end }} on <node> runs out in"
+            " {{ $value | humanizeDuration }}",
+            "GPU memory{{ with $labels.engine }} of engine {{ . }}{{ end }} on <node> rises so fast that an allocation"
+            " fails in {{ $value | humanizeDuration }}; then the engine dies and its clients get empty answers. Next:"
+            " send prompts above 64K tokens elsewhere; the board shows who takes the memory and how long prompts are.",
+            "One alert for an engine and not for each of its GPUs: the first that is full ends it. A pool that was"
+            " reserved at the start does not rise, and a model that is being loaded has no forecast.",
+        ),
+    )  # fmt: skip
+
+
+def _by_engine(c: Config) -> str:
+    """Of the GPUs of an engine the one that is full first; of GPUs that are nobody's, of the node."""
+    gpus = f'{GUARDED}{{resource=~"gpu.*"}}'
+    one = f"({GPU_ENGINE} and {c.on('gpu')} (count {c.by('gpu')} ({GPU_ENGINE}) == 1))"
+    return (
+        f"min {c.by('resource', 'engine')} (\n"
+        f"  {gpus} * {c.on('gpu')} group_left (engine) {one}\n"
+        f"  or\n"
+        f"  ({gpus} unless {c.on('gpu')} {one})\n"
+        ")"
+    )
+
+
+def _pair(
+    c: Config, name: str, component: Component, left: str, ours: str, summary: str, text: str, why: str
+) -> tuple[Alert, Alert]:
+    board = "long-context" if component == "gpu" else "node"
+    return (
+        Alert(
+            name, "critical", component, "forecast",
+            f"{left} < {c.value('exhaustion_critical')}{ours}",
+            summary, text,
+            f"{why} No `for`: the forecast has a noise floor and a robust slope of its own, and each evaluation that is"
+            " waited for is one that is missing at the end.",
+            keep=c.limits["keep"], board=board,
+        ),
+        Alert(
+            name, "warning", component, "forecast",
+            f"{left} < {c.value('exhaustion_warning')}{ours}",
+            summary, text,
+            "An hour is long: the trend has to last.",
+            hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"], board=board,
+        ),
+    )  # fmt: skip
+
+
+def _sudden(c: Config) -> tuple[Alert, ...]:
+    labels = ("resource", "cgroup", "gpu")
+    warned = f"min_over_time({GUARDED}[{c.ago(300)}] offset {c.ago(60)}) < {c.value('exhaustion_critical')}"
+    ours = f'{GUARDED}{{resource!="cgroup_memory"}} or {GUARDED} and {c.on("cgroup")} {SERVING}'
+    return (
+        Alert(
+            "OomcastExhaustionSudden", "critical", "memory", "forecast",
+            f"(\n  min {c.by(*labels)} ({ours}) < {c.value('exhaustion_sudden')}\n)\n"
+            f"unless {c.on(*labels)} ({warned})",
+            "{{ $labels.resource }} on <node> runs out in {{ $value | humanizeDuration }}, without warning",
+            "{{ $labels.resource }}{{ with or $labels.cgroup $labels.gpu }} of {{ . }}{{ end }} on"
+            " <node> is exhausted in {{ $value | humanizeDuration }}, and a minute ago nothing told of it. Next:"
+            " nobody is quick enough; automation that takes this alert stops admission to the node's engines.",
+            "Goes to a machine. The page for people about the same memory is held back meanwhile, and comes if memory"
+            " still runs out when this has ended.",
+            keep=c.limits["keep"], audience="automation",
+        ),
+    )  # fmt: skip
+
+
+def _reclaim(c: Config) -> tuple[Recording | Alert, ...]:
+    stalled = c.of("oomcast_cgroup_pressure_seconds_total", 'resource="memory", kind="full"')
+    waits = c.of("oomcast_cgroup_pressure_seconds_total", 'resource=~"memory|io", kind="some"')
+    refaults = c.of("oomcast_cgroup_workingset_refaults_total")
+    faults = f"max {c.by('cgroup')} (rate({c.of('oomcast_cgroup_pgmajfault_total')}[{c.ago(300)}]))"
+    usual = f"quantile_over_time(0.5, {FAULTS}[{c.span('faults_window')}])"
+    growth = f"sum {c.by('process')} ({c.of('oomcast_alloc_growth_bytes_per_second')})"
+    return (
+        Recording(FAULTS, faults, "Major faults of each cgroup, to be compared with its own past."),
+        Alert(
+            "OomcastMemoryThrash", "warning", "memory", "symptom",
+            f"max {c.by('cgroup')} (rate({stalled}[{c.ago(300)}])) > {c.value('pressure')}\n"
+            f"and {c.on('cgroup')} sum {c.by('cgroup')} (rate({refaults}[{c.ago(300)}])) > {c.value('refaults')}\n"
+            f"and {c.on('cgroup')} {SERVING}",
+            "{{ $labels.cgroup }} on <node> reads back what it just gave up",
+            "All processes of {{ $labels.cgroup }} on <node> stood still for want of memory for"
+            " {{ $value | humanizePercentage }} of the last five minutes, while pages that were reclaimed were read"
+            " back. Next: raise its limit, or take load off it, before it is killed.",
+            "Pressure alone may be one burst of reclaim; with refaults the working set does not fit.",
+            hold=c.limits["kv_hold"], keep=c.limits["keep_warning"],
+        ),
+        Alert(
+            "OomcastMajorFaults", "warning", "memory", "symptom",
+            f"{FAULTS} > {c.value('faults_least')}\n"
+            f"and {FAULTS} > {c.value('faults_factor')} * {usual}\n"
+            f"and {c.on('cgroup')} max {c.by('cgroup')} (rate({waits}[{c.ago(300)}])) > {c.value('faults_pressure')}\n"
+            f"and {c.on('cgroup')} (time() - {SERVING} > {c.value('load_grace')})",
+            "{{ $labels.cgroup }} on <node> reads {{ $value | humanize }} pages a second from disk",
+            "Major page faults of {{ $labels.cgroup }} on <node> are {{ $value | humanize }} a second, more than ten"
+            " times its usual, and somebody waits for them: mapped weights or caches do not fit any more. Next: see"
+            " on the board what took the memory.",
+            "Compared with its own day, as an absolute limit is noise on nodes that map weights; not while a model is"
+            " being mapped in.",
+            hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"],
+        ),
+        Alert(
+            "OomcastAllocationGrowth", "warning", "memory", "forecast",
+            f"{growth} > {c.value('allocation_growth')}",
+            "{{ $labels.process }} on <node> takes {{ $value | humanize1024 }}B a second and gives nothing"
+            " back",
+            "Memory that {{ $labels.process }} on <node> allocated and did not free has grown by"
+            " {{ $value | humanize1024 }}B a second for half an hour. Next: oomcast stacks on the node names the code.",
+            "A cache that warms up grows too, and ends within half an hour.",
+            hold=c.limits["allocation_hold"], keep=c.limits["keep_warning"], board="forensics",
+        ),
+    )  # fmt: skip

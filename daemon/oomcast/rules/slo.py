@@ -1,0 +1,88 @@
+"""Objectives of the settings: how fast the error budget burns, by length class, and what the lengths put at risk."""
+
+from oomcast.rules.config import Config
+from oomcast.rules.rule import Alert, Group, Recording
+
+WINDOWS = {"5m": 300, "30m": 1800, "1h": 3600, "2h": 7200, "6h": 21_600, "1d": 86_400, "3d": 259_200}
+"""Seconds by the name that recordings carry, scaled or not."""
+
+LABELS = ("engine", "objective", "up_to")
+
+
+def ratio(window: str) -> str:
+    return f"engine:oomcast_slo_violations:ratio_rate{window}"
+
+
+def group(c: Config) -> Group:
+    return Group("oomcast-slo", (*(_recording(c, window) for window in WINDOWS), *_burn(c), _risk(c)))
+
+
+def _rate(c: Config, what: str, source: str, window: str) -> str:
+    total = c.of(f"oomcast_slo_{what}_total", f'source="{source}"')
+    return f"sum {c.by(*LABELS)} (rate({total}[{c.ago(WINDOWS[window])}]))"
+
+
+def _recording(c: Config, window: str) -> Recording:
+    def of(source: str) -> str:
+        return f"{_rate(c, 'violations', source, window)}\n/ ({_rate(c, 'requests', source, window)} > 0)"
+
+    why = "Share of the requests that missed their objective: as messages tell, else as the engine's histograms do."
+    return Recording(ratio(window), f"{of('requests')}\nor\n{of('histograms')}", why)
+
+
+def _burn(c: Config) -> tuple[Alert, ...]:
+    budget = 1 - c.limits["slo_target"]
+
+    def burns(short: str, long: str, factor: str) -> str:
+        limit = f"{c.limits[factor] * budget:.6g}"
+        least = c.value("slo_least_requests")
+        requests = c.of("oomcast_slo_requests_total")
+        enough = f"sum {c.by(*LABELS)} (increase({requests}[{c.ago(WINDOWS[long])}])) >= {least}"
+        return f"{ratio(long)} > {limit} and {ratio(short)} > {limit} and {c.on(*LABELS)} {enough}"
+
+    summary = (
+        "{{ $labels.engine }} on <node> misses the {{ $labels.objective }} objective of prompts up to"
+        " {{ $labels.up_to }} tokens"
+    )
+    text = (
+        "{{ $value | humanizePercentage }} of the requests to {{ $labels.engine }} on <node> with prompts up to {{"
+        " $labels.up_to }} tokens missed their {{ $labels.objective }} objective, PACE. Next: the board shows whether"
+        " long prompts, the queue or preemptions make them late."
+    )
+    return (
+        Alert(
+            "OomcastSloBurn", "critical", "requests", "symptom",
+            f"({burns('5m', '1h', 'burn_page_fast')})\nor\n({burns('30m', '6h', 'burn_page_slow')})",
+            summary, text.replace("PACE", "and the error budget of a month is gone within days"),
+            "Two windows at once are neither late nor nervous, so no `for`. Only classes with an objective have"
+            " series.",
+            keep=c.limits["keep"], board="long-context",
+        ),
+        Alert(
+            "OomcastSloBurn", "warning", "requests", "symptom",
+            f"({burns('2h', '1d', 'burn_ticket_fast')})\nor\n({burns('6h', '3d', 'burn_ticket_slow')})",
+            summary, text.replace("PACE", "more than the error budget of a month allows"),
+            "A ticket, not a page. While a series is young all windows say the same; the page silences the ticket.",
+            keep=c.limits["keep_warning"], board="long-context",
+        ),
+    )  # fmt: skip
+
+
+def _risk(c: Config) -> Alert:
+    def of(what: str) -> str:
+        return f"max {c.by(*LABELS)} (sum {c.by(*LABELS, 'source')} (increase({c.of(what)}[{c.ago(3600)}])))"
+
+    counted = f"max {c.by(*LABELS)} (sum {c.by(*LABELS, 'source')} ({c.of('oomcast_slo_requests_total')}))"
+    enough = f"({of('oomcast_slo_requests_total')} >= {c.value('slo_least_requests')})"
+    return Alert(
+        "OomcastSloRisk", "warning", "requests", "forecast",
+        f"{of('oomcast_slo_predicted_violations_total')}\n/ {enough} > {c.value('slo_risk')}\n"
+        f"and {c.on(*LABELS)} {counted} >= {c.value('slo_measured')}",
+        "{{ $value | humanizePercentage }} of the prompts up to {{ $labels.up_to }} tokens to"
+        " {{ $labels.engine }} on <node> are expected to be late",
+        "By what was measured on {{ $labels.engine }} on <node> {{ $value | humanizePercentage }} of the"
+        " prompts up to {{ $labels.up_to }} tokens miss their {{ $labels.objective }} objective. Next: give this class"
+        " of lengths an engine of its own, or another objective.",
+        "A ticket. Only of classes whose rate was measured on a thousand requests: before, it is an assumption.",
+        hold=c.limits["allocation_hold"], keep=c.limits["keep_warning"], board="long-context",
+    )  # fmt: skip

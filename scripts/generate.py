@@ -1,0 +1,41 @@
+"""Writes what is generated from the tables: alerts, docs/alerts.md. --check says what is out of date, and ends with 1."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from oomcast.rules import render
+from oomcast.rules.config import Config
+from oomcast.rules.groups import groups
+
+ROOT = Path(__file__).parents[1]
+_BEGIN, _END = "<!-- begin: oomcast rules --format markdown -->\n", "<!-- end -->\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    check = parser.parse_args().check
+    stale = [path for path, text in files() if not path.exists() or path.read_text() != text]
+    for path, text in files():
+        if path in stale and not check:
+            path.write_text(text)
+        if path in stale:
+            sys.stdout.write(f"{path.relative_to(ROOT)}: {'not up to date' if check else 'written'}\n")
+    return int(check and bool(stale))
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    """Each generated file and what it should hold."""
+    config = Config()
+    every = groups(config)
+    yield ROOT / "alerts" / "oomcast.rules.yml", render.prometheus(every, config)
+    yield ROOT / "alerts" / "prometheusrule.yaml", render.operator(every, config)
+    document = ROOT / "docs" / "alerts.md"
+    before, _, rest = document.read_text().partition(_BEGIN)
+    yield document, before + _BEGIN + render.markdown(every) + _END + rest.partition(_END)[2]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
