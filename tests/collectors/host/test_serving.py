@@ -248,17 +248,17 @@ def test_a_deep_path_ends_where_cgroups_are_watched_no_more(tmp_path: Path) -> N
     assert set(found.values()) == {BOOT + 9}
 
 
-def test_of_too_many_cgroups_the_deepest_are_left_out_and_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("count", "dropped"), [(149, 0), (150, 1), (299, 299), (2000, 300)])
+def test_of_too_many_cgroups_the_deepest_are_left_out_and_counted(tmp_path: Path, count: int, dropped: int) -> None:
     booted(tmp_path)
-    cgroups = [f"/machine/{number:03}/inner" for number in range(400)]
-    store = Store([START])
-    store.put("host", starts(Roots(proc=tmp_path)).samples(ran(*cgroups)) or [])
+    cgroups = [f"/machine/{number:04}/inner" for number in range(count)]
+    of, store = starts(Roots(proc=tmp_path)), Store([START])
+    store.put("host", of.samples(ran(*cgroups)) or [])
     [(_, [kept])] = store.families()
-    assert [dict(sample.series.labels)["cgroup"] for sample in kept] == [
-        "/machine",
-        *(f"/machine/{number:03}" for number in range(299)),
-    ]
-    assert store.dropped() == {START: 501}
+    names = [dict(sample.series.labels)["cgroup"] for sample in kept]
+    assert names[: count + 1] == ["/machine", *(f"/machine/{number:04}" for number in range(min(count, 299)))]
+    assert len(names) == min(300, 1 + 2 * count)
+    assert sum(store.dropped().values()) == dropped
 
 
 @pytest.fixture
