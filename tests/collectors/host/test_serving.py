@@ -126,6 +126,7 @@ def test_the_oldest_of_a_cgroup_and_the_youngest_below_an_ancestor(tmp_path: Pat
         ("hybrid", f"4:memory:{UNIT}\n0::/\n", {("/system.slice", "system.slice"), (UNIT, "vllm.service")}),
         ("v2-systemd", f"0::{UNIT}\n", {("/system.slice", "system.slice"), (UNIT, "vllm.service")}),
         ("v2-container", "0::/\n", {("/", "/")}),
+        ("v2-container", "0::/../outside\n", set()),
         ("v2-systemd", "0::/\n", set()),
         ("v2-systemd", "0::/../outside\n", set()),
         ("v2-systemd", "", set()),
