@@ -15,6 +15,9 @@ from oomcast.timeline import Timeline
 FORECAST, KILLS, XIDS, CRASHES = "forecast", "kills", "xids", "crashes"
 """Sources in the store that are derived, not collected."""
 
+_MOST_OUTER = 100
+"""Cgroups that have a counter for an ancestor's limit before its first kill: it must not take the room of others."""
+
 
 class Merger(Protocol):
     """Puts together what several witnesses tell of one thing; for any thread."""
@@ -97,16 +100,25 @@ class Pipeline:
         if facts.levels:
             self._forecaster.observe(source, facts.levels, self._clock.monotonic(), whole=whole)
             self._store.put(FORECAST, self._forecaster.samples())
-            for level in facts.levels:
-                self._know(level)
+            self._know(facts.levels)
         if facts.events:
             self.note(facts.events)
 
-    def _know(self, level: Level) -> None:
+    def _know(self, levels: Iterable[Level]) -> None:
         # A kill counter that exists before the first kill lets increase() see that kill.
-        if level.resource == "cgroup_memory":
+        lowest: dict[str, Level] = {}
+        outer = 0
+        for level in levels:
+            if level.resource != "cgroup_memory":
+                continue
             cgroup = level.labels[0][1]
             self._reconciler.know(cgroup, cgroup)
+            # Ancestors come first. Of equal limits the inner one is hit first.
+            around = lowest.get(level.within, level)
+            binding = lowest[cgroup] = around if around.capacity < level.capacity else level
+            if binding is not level and outer < _MOST_OUTER:
+                outer += 1
+                self._reconciler.know(cgroup, binding.labels[0][1])
 
 
 def _check(samples: Iterable[Sample]) -> None:

@@ -1,8 +1,13 @@
 import logging
+import re
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from collectors.cgroup import trees
+from collectors.cgroup.support import MIB, Bench, v2
 from fakes import FakeClock
 from oomcast.contract import Event, Facts, Level
 from oomcast.core import CORE_METRICS
@@ -45,9 +50,17 @@ class Made:
         text = b"".join(Exposition(self.store).render(openmetrics=False, gzip=False)).decode()
         return [line for line in text.splitlines() if not line.startswith("#")]
 
+    def kills(self) -> set[str]:
+        """The owner and limit owner of each counter of kills, which all are at 0."""
+        self.pipeline.settle()
+        counts = [
+            re.match(r'oomcast_oom_kills_total{limit_owner="(.*)",owner="(.*)"} 0.0', line) for line in self.lines()
+        ]
+        return {f"{count[2]} {count[1]}" for count in counts if count}
 
-def level(used: float, path: str = "/a") -> Level:
-    return Level("cgroup_memory", (("cgroup", path),), used, 1000.0)
+
+def level(used: float, path: str = "/a", capacity: float = 1000, within: str = "") -> Level:
+    return Level("cgroup_memory", (("cgroup", path),), used, capacity, within=within)
 
 
 def test_samples_levels_and_events_each_find_their_place() -> None:
@@ -60,6 +73,53 @@ def test_samples_levels_and_events_each_find_their_place() -> None:
     made.pipeline.settle()
     # A kill counter that is there before the first kill.
     assert 'oomcast_oom_kills_total{limit_owner="/a",owner="/a"} 0.0' in made.lines()
+
+
+def test_a_kill_counter_of_the_limit_that_binds_is_there_before_the_first_kill() -> None:
+    made = Made()
+    levels = [
+        level(0, "/low", 700),
+        level(0, "/low/high", 900, "/low"),
+        level(0, "/low/high/higher", 1000, "/low/high"),
+        level(0, "/low/high/lowest", 600, "/low/high"),
+        level(0, "/low/same", 700, "/low"),
+        level(0, "/low/hidden", 900, "/elsewhere"),
+        Level("host_memory", (), 0, 1),
+    ]
+    made.pipeline.accept("test", Facts(levels=levels))
+    assert made.kills() == {
+        "/low /low",
+        "/low/high /low/high",
+        "/low/high /low",
+        "/low/high/higher /low/high/higher",
+        "/low/high/higher /low",
+        "/low/high/lowest /low/high/lowest",
+        "/low/same /low/same",
+        "/low/hidden /low/hidden",
+    }
+
+
+def test_the_cgroup_collector_tells_whose_limit_binds(tmp_path: Path) -> None:
+    made, host = Made(), trees.copy("v2-root", tmp_path)
+    host.write("/pod", v2(limit=300 * MIB))
+    host.write("/pod/slice", v2())
+    host.write("/pod/slice/engine", v2(limit=400 * MIB))
+    host.write("/pod/slice/small", v2(limit=200 * MIB))
+    with closing(Bench(host)) as bench:
+        made.pipeline.accept("cgroup", Facts(levels=bench.run().facts.levels))
+    assert made.kills() == {
+        "/pod /pod",
+        "/pod/slice/engine /pod/slice/engine",
+        "/pod/slice/engine /pod",
+        "/pod/slice/small /pod/slice/small",
+    }
+
+
+def test_a_limit_around_many_leaves_counters_to_others() -> None:
+    made = Made()
+    levels = [level(0, "/low", 700), *(level(0, f"/low/{number}", 900, "/low") for number in range(150))]
+    made.pipeline.accept("test", Facts(levels=levels))
+    assert len(made.kills()) == 151 + 100
 
 
 def test_an_xid_is_counted_and_told_once() -> None:
