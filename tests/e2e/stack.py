@@ -106,14 +106,22 @@ def daemon(
 
 
 @contextmanager
-def stack(directory: Path, settings: str = "", which: Prometheus | None = None) -> Iterator[Stack]:
+def stack(directory: Path, settings: str = "", which: Prometheus | None = None, rules: Path = RULES) -> Iterator[Stack]:
     """All of it: 1 s scrapes and evaluations, pages go out after 0 s of grouping."""
     with ExitStack() as running:
         url, log = running.enter_context(daemon(directory, settings))
         hook, messages = running.enter_context(webhook())
         pager = running.enter_context(alertmanager(directory, _ALERTMANAGER.format(hook=hook), which))
-        config = _PROMETHEUS.format(rules=RULES, alertmanager=host(pager), target=host(url))
+        config = _PROMETHEUS.format(rules=rules, alertmanager=host(pager), target=host(url))
         yield Stack(url, running.enter_context(prometheus(directory, config, which)), messages, log)
+
+
+def rules(directory: Path, *options: str) -> Path:
+    """A rule file as `oomcast rules` prints it with these options."""
+    file = directory / "oomcast.rules.yml"
+    argv = [sys.executable, "-m", "oomcast", "rules", *options]
+    file.write_bytes(subprocess.run(argv, check=True, capture_output=True, timeout=60).stdout)
+    return file
 
 
 @contextmanager
@@ -218,8 +226,10 @@ def series(url: str, name: str) -> dict[str, float]:
 _PROMETHEUS = """
 global: {{scrape_interval: 1s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
-alerting: {{alertmanagers: [{{static_configs: [{{targets: ["127.0.0.1:{alertmanager}"]}}]}}]}}
-scrape_configs: [{{job_name: oomcast, static_configs: [{{targets: ["{target}"]}}]}}]
+alerting: {{alertmanagers: [{{static_configs: [{{targets: ["{alertmanager}"]}}]}}]}}
+scrape_configs:
+  - job_name: oomcast
+    static_configs: [{{targets: ["{target}"], labels: {{cluster: e2e, node: n1}}}}]
 """
 _ALERTMANAGER = """
 route: {{receiver: hook, group_by: ["..."], group_wait: 0s, group_interval: 1s, repeat_interval: 1h}}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cgroups import Cgroup, parent
-from e2e.stack import Stack, fetch, series, stack
+from e2e.stack import Stack, fetch, rules, series, stack
 from requires import needs
 
 pytestmark = needs("cgroup", "kmsg", "prometheus")
@@ -28,6 +28,14 @@ WORKLOADS = {
 """rate in MB/s and shape."""
 
 POLL = 0.05
+
+SETTINGS = """
+collectors: {host: {processes: ["grow.py"], process_interval: 1}}
+"""
+"""What grows is an engine to the daemon: what is not pages nobody."""
+
+SET = ("--set", "load_grace=0.001")
+"""Engines live for seconds here, and would be taken to be loading their models."""
 
 
 @dataclass
@@ -50,7 +58,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, di
     seed = int(os.environ.get("OOMCAST_SEED", "0")) or random.randrange(1, 1 << 32)
     print(f"OOMCAST_SEED={seed}")  # noqa: T201 - to play it again
     rng = random.Random(seed)
-    with parent("oom") as above, stack(directory) as running:
+    with parent("oom") as above, stack(directory, SETTINGS, rules=rules(directory, *SET)) as running:
         time.sleep(2)  # a scrape or two, so that Prometheus knows the daemon before anything happens
         done: dict[str, Played] = {}
         threads = []
@@ -149,14 +157,14 @@ def test_the_kill_is_counted_once_on_its_cgroup_and_named_and_outlives_the_cgrou
 
 
 @pytest.mark.parametrize("name", ["linear-5", "linear-20", "linear-80", "stepped-20"])
-def test_a_critical_alert_reaches_the_webhook_within_fifteen_seconds(
+def test_an_alert_reaches_the_webhook_within_fifteen_seconds(
     played: tuple[Stack, dict[str, Played]], name: str
 ) -> None:
     running, done = played
     one = done[name]
     page = next(p for p in running.pages if p.labels.get("owner") == one.path and p.status == "firing")
     assert page.labels["alertname"] == "OomcastOomKill"
-    assert page.labels["severity"] == "critical"
+    assert page.labels["severity"] == "warning"
     assert one.path in page.annotations["description"]
     assert page.at - one.died < 15
 
@@ -168,7 +176,9 @@ def test_the_exhaustion_is_paged_before_the_kill(played: tuple[Stack, dict[str, 
     page = next(
         p
         for p in running.pages
-        if p.labels["alertname"] == "OomcastExhaustionImminent" and p.labels.get("cgroup") == one.path
+        if p.labels["alertname"] == "OomcastCgroupExhaustion"
+        and p.labels["severity"] == "critical"
+        and p.labels["cgroup"] == one.path
     )
     print(f"{name}: paged {one.died - page.at:.1f} s before the kill")  # noqa: T201 - what was measured
     assert page.at < one.died
