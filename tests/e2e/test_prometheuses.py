@@ -1,6 +1,7 @@
 """Every Prometheus of this machine, with the Alertmanager of its generation: scrape, alert, page, resolve."""
 
 import json
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -51,7 +52,8 @@ def test_each_pages_once_and_resolves_after_keeping_on(which: Prometheus, tmp_pa
         pager = running.enter_context(alertmanager(tmp_path, ALERTMANAGER.format(hook=hook), which))
         config = PROMETHEUS.format(alertmanager=host(pager), target=host(target))
         url = running.enter_context(prometheus(tmp_path, config, which))
-        assert json.loads(fetch(f"{url}/api/v1/status/buildinfo"))["data"]["version"].startswith(which.version)
+        assert f"version {_version(f'{url}/api/v1/status/buildinfo', 'data')} " in _said(which.promtool)
+        assert f"version {_version(f'{pager}/api/v2/status', 'versionInfo')} " in _said(which.amtool)
         _becomes(lambda: len(messages) == 1)
         cleared = time.monotonic()
         values.append(0)
@@ -103,6 +105,16 @@ def _target(values: list[int]) -> Iterator[str]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _version(url: str, key: str) -> str:
+    """As a running server tells it."""
+    version: str = json.loads(fetch(url))[key]["version"]
+    return version
+
+
+def _said(program: Path) -> str:
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 def _becomes(true: Callable[[], bool], seconds: float = 20) -> None:
