@@ -1,0 +1,89 @@
+import { LoadingState, type DataFrame } from '@grafana/data';
+import { sceneGraph, SceneQueryRunner, VizPanel, type SceneObject } from '@grafana/scenes';
+
+import { overlapsOf } from './dashboard/overlaps';
+import { undrawn } from './dashboard/scene';
+import type { Journal, Query, QueryError } from './journal';
+import { NO_DATA } from './panels/no-data';
+import type { Shot } from './shot';
+
+/** What there is to say of a picture, panels by their titles. */
+export interface Report {
+  queries: Query[];
+  emptyQueries: Query[];
+  queryErrors: QueryError[];
+  panelErrors: { panel: string; error: string }[];
+  /** Panels that show "No data". */
+  noData: string[];
+  /** Panels without data that show a text of their own for that. */
+  noValue: string[];
+  /** Panels that show nothing at all. */
+  blankPanels: string[];
+  /** Panels whose title is cut off. */
+  cutTitles: string[];
+  overlaps: string[];
+}
+
+// Data that has come is drawn in the frames after it.
+const QUIET_MS = 400;
+
+/** Whether all queries are answered, and what they brought had time to be drawn. */
+export function isSettled(scene: SceneObject, journal: Journal): boolean {
+  const runners = sceneGraph.findAllObjects(scene, isVisibleRunner) as SceneQueryRunner[];
+  const done = runners.every(({ state }) => [LoadingState.Done, LoadingState.Error].includes(state.data?.state as LoadingState));
+  return done && journal.quiet > QUIET_MS;
+}
+
+function isVisibleRunner(object: SceneObject): boolean {
+  // A panel in a collapsed row is never activated, and asks nothing.
+  return object instanceof SceneQueryRunner && object.isActive;
+}
+
+export function inspect(scene: SceneObject, journal: Journal, shot: Shot): Report {
+  const panels = (sceneGraph.findAllObjects(scene, (one) => one instanceof VizPanel && one.isActive) as VizPanel[]).map(look);
+  const titles = (chosen: (panel: Look) => boolean) => panels.filter(chosen).map(({ title }) => title);
+  return {
+    queries: journal.queries,
+    emptyQueries: journal.empty,
+    queryErrors: journal.errors,
+    panelErrors: [...panels.flatMap(errorsOf), ...undrawn(shot.dashboard.panels)],
+    noData: titles(({ showsNoData, asks, isEmpty, hasNoValue }) => showsNoData || (asks && isEmpty && !hasNoValue)),
+    noValue: titles(({ showsNoData, asks, isEmpty, hasNoValue }) => !showsNoData && asks && isEmpty && hasNoValue),
+    blankPanels: titles(({ isBlank }) => isBlank),
+    cutTitles: titles(({ isTitleCut }) => isTitleCut),
+    overlaps: overlapsOf(shot.dashboard.panels),
+  };
+}
+
+type Look = ReturnType<typeof look>;
+
+function look(panel: VizPanel) {
+  const { key, title, pluginId, fieldConfig, $data, _pluginLoadError: loadError } = panel.state;
+  const element = document.querySelector<HTMLElement>(`[data-viz-panel-key="${key}"]`);
+  const heading = element?.querySelector<HTMLElement>('h2');
+  const content = element?.querySelector<HTMLElement>('[data-testid="data-testid panel content"]');
+  return {
+    title: sceneGraph.interpolate(panel, title, undefined, 'text') || `${pluginId} without a title`,
+    loadError,
+    asks: $data !== undefined,
+    isEmpty: ($data?.state.data?.series ?? []).every(isEmptyFrame),
+    hasNoValue: Boolean(fieldConfig.defaults.noValue),
+    showsNoData: leafTexts(content).includes(NO_DATA),
+    isBlank: !content || (!content.innerText.trim() && !content.querySelector('canvas, svg, img')),
+    isTitleCut: heading !== null && heading !== undefined && heading.scrollWidth > heading.clientWidth,
+    crash: content?.querySelector<HTMLElement>('[role="alert"]')?.innerText,
+  };
+}
+
+function errorsOf({ title, loadError, crash }: Look) {
+  return [loadError, crash].filter((error) => error !== undefined).map((error) => ({ panel: title, error }));
+}
+
+function isEmptyFrame(frame: DataFrame): boolean {
+  return frame.length === 0 || frame.fields.length === 0;
+}
+
+function leafTexts(element?: HTMLElement | null): string[] {
+  const leaves = [...(element?.querySelectorAll('*') ?? [])].filter(({ childElementCount }) => childElementCount === 0);
+  return leaves.map(({ textContent }) => textContent?.trim() ?? '');
+}
