@@ -182,11 +182,18 @@ def webhook() -> Iterator[tuple[str, Sequence[Message]]]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with serving(Handler) as url:
+        yield url, messages
+
+
+@contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server in threads of this process; yields its URL, with a slash at the end."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}/", messages
+        yield f"http://127.0.0.1:{server.server_port}/"
     finally:
         server.shutdown()
         thread.join()

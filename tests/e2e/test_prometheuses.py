@@ -2,17 +2,16 @@
 
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
-from e2e.prometheuses import Prometheus, found, newest, oldest, on_each
-from e2e.stack import alertmanager, fetch, host, prometheus, webhook
+from e2e.prometheuses import PROGRAMS, Prometheus, found, newest, oldest, on_each
+from e2e.stack import alertmanager, fetch, host, prometheus, serving, webhook
 from requires import main, needs
 
 pytestmark = needs("prometheus")
@@ -76,9 +75,22 @@ def test_what_the_machine_can_do_tells_the_versions(capsys: pytest.CaptureFixtur
     assert f"prometheus: available ({versions})" in capsys.readouterr().out.splitlines()
 
 
-def test_the_oldest_comes_first() -> None:
-    numbers = [tuple(map(int, one.version.split("."))) for one in found()]
-    assert numbers == sorted(set(numbers))
+def test_whole_versions_are_found_once_each_the_oldest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    [installed] = found.__wrapped__()
+    directory = tmp_path / "oomcast" / "prometheus"
+    for version in ("10.1.0", "1.9.2", installed.version, "9.9.9", ".fetch-1"):
+        (directory / version / "usr" / "bin").mkdir(parents=True)
+        for name in PROGRAMS:
+            (directory / version / "usr" / "bin" / name).touch(mode=0o755)
+    (directory / "9.9.9" / "usr" / "bin" / "amtool").unlink()
+    (directory / "sid").symlink_to("10.1.0")
+    old, same, new = found.__wrapped__()
+    assert (old.version, same, new.version) == ("1.9.2", installed, "10.1.0")
+    assert new.alertmanager == directory / "10.1.0" / "usr" / "bin" / "prometheus-alertmanager"
+
+
+def test_the_oldest_and_the_newest_are_the_ends_of_what_is_found() -> None:
     assert (oldest(), newest()) == (found()[0], found()[-1])
 
 
@@ -96,15 +108,8 @@ def _target(values: list[int]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 def _version(url: str, key: str) -> str:
