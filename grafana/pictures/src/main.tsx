@@ -43,11 +43,11 @@ async function draw(): Promise<Picture> {
   await initPluginTranslations('oomcast-pictures', []);
 
   const scene = emptyScene(shot);
-  const deactivate = scene.activate();
+  // For good: the page is closed after the picture.
+  scene.activate();
   await variablesOf(scene);
   addPanels(scene, shot);
   render(scene, shot, theme);
-  deactivate();
   return {
     isSettled: () => isSettled(scene, journal),
     height: boardHeight,

@@ -3,7 +3,6 @@ import {
   EmbeddedScene,
   LocalValueVariable,
   MultiValueVariable,
-  SceneDataLayerControls,
   SceneDataLayerSet,
   SceneDataTransformer,
   sceneGraph,
@@ -21,6 +20,7 @@ import {
 import { UID } from '../prometheus/datasource';
 import type { Shot } from '../shot';
 import type { Annotation, Panel, ScopedValue } from './model';
+import { AnnotationControls } from './annotation-controls';
 import { panelFieldConfig } from './field-config';
 import { nameOf } from './overlaps';
 import { sectionsOf, type Section } from './repeat';
@@ -50,7 +50,7 @@ export function emptyScene(shot: Shot): DashboardScene {
       variables: (templating?.list ?? []).map((one) => sceneVariable(one, shot.variables[one.name])),
     }),
     $data: new SceneDataLayerSet({ layers }),
-    controls: [new VariableValueSelectors({}), new SceneDataLayerControls()],
+    controls: [new VariableValueSelectors({}), new AnnotationControls({})],
     body: new SceneGridLayout({ children: [], isLazy: false, isDraggable: false }),
   });
 }

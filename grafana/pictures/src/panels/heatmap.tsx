@@ -70,7 +70,6 @@ function Plot({ cells, area, props, theme }: PlotProps) {
     const color = colorOf(props.options.color, largest(cells), theme);
     const rowHeight = area.height / cells.names.length;
     const place = (time: number) => ((time - from) / (to - from)) * area.width;
-    const gap = props.options.cellGap ?? 1;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, area.width, area.height);
     cells.counts.forEach((row, bucket) =>
@@ -79,7 +78,10 @@ function Plot({ cells, area, props, theme }: PlotProps) {
           // A sample counts what came before it.
           const [left, right] = [place(cells.times[column] - cells.stepMs), place(cells.times[column])];
           context.fillStyle = color(count);
-          context.fillRect(left, area.height - (bucket + 1) * rowHeight, right - left - gap, rowHeight - gap);
+          const [top, gap] = [area.height - (bucket + 1) * rowHeight, props.options.cellGap ?? 1];
+          // Between narrow columns a gap would take much of their colour.
+          const width = right - left - (right - left > 4 * gap ? gap : -0.5);
+          context.fillRect(left, top, width, rowHeight - gap);
         }
       }),
     );

@@ -1,3 +1,4 @@
+import { cacheFieldDisplayNames } from '@grafana/data';
 import { TableCellHeight } from '@grafana/schema';
 import { TableNG } from '@grafana/ui/unstable';
 
@@ -6,6 +7,8 @@ import type { Props } from './plugin';
 
 export function TablePanel(props: Props) {
   const { data, width, height, options, fieldConfig, timeRange } = props;
+  // The names that transformations give are looked for there.
+  cacheFieldDisplayNames(data.series);
   const frame = data.series[options.frameIndex ?? 0] ?? data.series[0];
   if (!frame?.length) {
     return <NoData {...props} />;
