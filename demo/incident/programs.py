@@ -22,7 +22,7 @@ global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
 rule_files: ["{rules}"]
 scrape_configs:
   - job_name: oomcast
-    static_configs: [{{targets: ["{target}"]}}]
+    static_configs: [{{targets: ["{target}"], labels: {{cluster: demo, node: demo}}}}]
 """
 
 
@@ -68,10 +68,12 @@ def prometheus(directory: Path, target: str) -> Iterator[str]:
 
 
 def firing(url: str) -> list[str]:
-    """What the alerts say that Prometheus has firing. Raises OSError."""
+    """What the alerts say that Prometheus has firing, but for the one that always is. Raises OSError."""
     alerts = json.loads(get(f"{url}/api/v1/alerts"))["data"]["alerts"]
     return sorted(
-        f"{one['labels']['alertname']}: {one['annotations']['summary']}" for one in alerts if one["state"] == "firing"
+        f"{one['labels']['alertname']} ({one['labels']['severity']}): {one['annotations']['summary']}"
+        for one in alerts
+        if one["state"] == "firing" and one["labels"]["severity"] != "none"
     )
 
 

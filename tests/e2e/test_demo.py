@@ -117,7 +117,7 @@ def test_what_was_promised_is_told_by_length(runs: Mapping[str, Run]) -> None:
 
 @needs("prometheus")
 def test_the_alert_that_is_shipped_fires(runs: Mapping[str, Run]) -> None:
-    assert "OomcastExhaustionImminent: gpu_memory of GPU-" in runs["plain"].text
+    assert "OomcastGpuExhaustion (critical): GPU memory" in runs["plain"].text
 
 
 def test_without_a_forecast_it_fails_and_says_why(runs: Mapping[str, Run]) -> None:
