@@ -1,21 +1,35 @@
 """What engines go through before they die, and that they are gone."""
 
 from oomcast.rules.config import Config
+from oomcast.rules.requests import classes_above
 from oomcast.rules.rule import Alert, Group, Recording
 
 USUAL_HITS = "engine:oomcast_kv_cache_hit_ratio:median6h"
 
 
 def group(c: Config) -> Group:
-    usual = f"quantile_over_time(0.5, {c.of('oomcast_kv_cache_hit_ratio')}[{c.span('hit_rate_window')}])"
-    recording = Recording(USUAL_HITS, f"min {c.by('engine')} ({usual})", "What is usual for each engine.")
+    ratio = f"min {c.by('engine')} ({c.of('oomcast_kv_cache_hit_ratio')})"
+    recording = Recording(
+        USUAL_HITS,
+        f"quantile_over_time(0.5, ({ratio})[{c.span('hit_rate_window')}:{c.ago(60)}])",
+        "What is usual for each engine. Not of each series: a daemon that comes back at another address goes on with"
+        " what the one before it told.",
+    )
     return Group("oomcast-engine", (recording, *_hits(c), *_pool(c), *_states(c), *_gone(c)))
 
 
 def _served(c: Config, above: str) -> str:
-    """That prompts above so many tokens are served, as far as the engine's buckets tell for certain."""
+    """That prompts above so many tokens came in the last hour: that ended well, as far as the engine's buckets tell for
+    certain, or in any way but a refusal, as far as messages about requests tell."""
     share = c.of("oomcast_prompt_tokens_share_ratio", f'above="{c.limits[above]:.0f}", bound="lower"')
-    return f"and {c.on('engine')} max {c.by('engine')} ({share}) > 0"
+    classes = classes_above(c.limits[above])
+    told = c.of("oomcast_request_responses_total", f'up_to=~"{classes}", code!="4xx"')
+    return (
+        f"and {c.on('engine')} (\n"
+        f"  max {c.by('engine')} ({share}) > 0\n"
+        f"  or sum {c.by('engine')} (increase({told}[{c.ago(3600)}])) > 0\n"
+        ")"
+    )
 
 
 def _hits(c: Config) -> tuple[Alert, ...]:
@@ -25,7 +39,7 @@ def _hits(c: Config) -> tuple[Alert, ...]:
         f"and {c.on('engine')} {USUAL_HITS} >= {c.value('hit_rate_own')}\n"
         f"unless {c.on('engine')} sum {c.by('engine')} ({restarts}) > 0"
     )
-    summary = "{{ $labels.engine }} on <node> finds {{ $value | humanizePercentage }} of its prompts in the cache"
+    summary = "{{ $labels.engine }} on <node> finds {{ $value | humanizePercentage }} of its prompt tokens in the cache"
     text = (
         "The prefix cache of {{ $labels.engine }} on <node> finds {{ $value | humanizePercentage }} of the"
         " tokens looked up, where its own median of six hours is at least half: prompts are computed again and again,"
@@ -37,16 +51,17 @@ def _hits(c: Config) -> tuple[Alert, ...]:
             f"{now} <= {c.value('crash_hit_rate')}\n{guards}\n{_served(c, 'crash_prompt')}",
             summary, text,
             "The value of the crash, with prompts of the length that crashed, at an engine that used to have reuse. A"
-            " workload without reuse has no median to fall from. The ratio is of five minutes already.",
-            hold=c.limits["state_hold"], keep=c.limits["keep"], board="long-context",
+            " workload without reuse has no median to fall from. The ratio is of five minutes: what lasts longer is not"
+            " one long prompt that nobody has sent before.",
+            hold=c.limits["hit_rate_hold"], keep=c.limits["keep"], board="long-context",
         ),
         Alert(
             "OomcastHitRateCollapse", "warning", "engine", "symptom",
             f"{now} < {c.value('hit_rate_fall')} * {USUAL_HITS}\n{guards}",
             summary, text,
-            "Below a third of its own median, which no change of the mix does by itself. The daemon tells no ratio"
-            " below ten thousand tokens looked up.",
-            hold=c.limits["state_hold"], keep=c.limits["keep_warning"], board="long-context",
+            "Below a third of its own median, which no change of the mix does by itself where it lasts. The daemon"
+            " tells no ratio below ten thousand tokens looked up.",
+            hold=c.limits["hit_rate_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
     )  # fmt: skip
 
@@ -57,30 +72,34 @@ def _pool(c: Config) -> tuple[Alert, ...]:
     usage = f"max {c.by('engine')} ({c.of('oomcast_kv_cache_usage_ratio')})"
     largest = f"max_over_time({c.of('oomcast_kv_cache_largest_request_tokens')}[{c.span('demand_window')}])"
 
+    def full(within: str, least: str, above: str) -> str:
+        return (
+            f"(\n  {left} < {c.value(within)}\n  or 0 * ({usage} > {c.value('kv_full')})\n)\n"
+            f"and {c.on('engine')} {usage} > {c.value(least)}\n{_served(c, above)}"
+        )
+
     def lacks(above: str) -> str:
         return f"max {c.by('engine')} ({largest}) < {c.value(above)}\n{_served(c, above)}"
 
-    summary = "The KV cache of {{ $labels.engine }} on <node> is full in {{ $value | humanizeDuration }}"
+    when = "{{ if lt $value 1.0 }}is full{{ else }}is full in {{ $value | humanizeDuration }}{{ end }}"
+    summary = "The KV cache of {{ $labels.engine }} on <node> " + when
     text = (
-        "The KV pool of {{ $labels.engine }} on <node> fills up in {{ $value | humanizeDuration }} while long prompts"
-        " are being served: then requests wait or are preempted and computed again. Next: send long prompts"
-        " elsewhere, or lower the engine's number of concurrent requests."
+        "The KV pool of {{ $labels.engine }} on <node> " + when + ", and long prompts were among those of the last"
+        " hour: requests wait or are preempted and computed again. Next: send long prompts elsewhere, or lower the"
+        " engine's number of concurrent requests."
     )
     return (
         Alert(
             "OomcastKvExhaustion", "critical", "engine", "symptom",
-            f"{left} < {c.value('exhaustion_sudden')}\n"
-            f"and {c.on('engine')} {usage} > {c.value('kv_usage_critical')}\n{_served(c, 'crash_prompt')}",
-            summary, text,
+            full("exhaustion_sudden", "kv_usage_critical", "crash_prompt"), summary, text,
             "A full pool kills nothing by itself and every burst of load fills it: critical only while prompts of the"
-            " length that crashed are served, and when it lasts.",
+            " length that crashed are served, and when it lasts. A pool that is full does not rise any more and has no"
+            " time left to tell: that is the 0 of the second line.",
             hold=c.limits["kv_hold"], keep=c.limits["keep"], board="long-context",
         ),
         Alert(
             "OomcastKvExhaustion", "warning", "engine", "symptom",
-            f"{left} < {c.value('exhaustion_critical')}\n"
-            f"and {c.on('engine')} {usage} > {c.value('kv_usage_warning')}\n{_served(c, 'long_prompt')}",
-            summary, text,
+            full("exhaustion_critical", "kv_usage_warning", "long_prompt"), summary, text,
             "Below half of the pool a rise is the beginning of a load.",
             hold=c.limits["kv_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
@@ -88,9 +107,9 @@ def _pool(c: Config) -> tuple[Alert, ...]:
             "OomcastHeadroomBelowDemand", "warning", "engine", "symptom",
             f"{lacks('crash_prompt')}\nor\n{lacks('long_prompt')}",
             "{{ $labels.engine }} on <node> has room for {{ $value | humanize }} tokens, and is asked for more",
-            "For ten minutes {{ $labels.engine }} on <node> could admit no request of more than {{ $value | humanize"
-            " }} tokens, and longer prompts are among those of the last hour: they wait, and others behind them."
-            " Next: oomcast context says what breaks first; send long prompts elsewhere.",
+            "The largest request that {{ $labels.engine }} on <node> could admit in the last ten minutes has"
+            " {{ $value | humanize }} tokens, and longer prompts were among those of the last hour: they wait, and"
+            " others behind them. Next: oomcast context says what breaks first; send long prompts elsewhere.",
             "The largest of ten minutes: room that comes back with each request that ends is room.",
             hold=c.limits["kv_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
@@ -98,10 +117,10 @@ def _pool(c: Config) -> tuple[Alert, ...]:
             "OomcastContextNeverFits", "warning", "engine", "symptom",
             f"min {c.by('engine')} ({c.of('oomcast_kv_cache_max_model_len_fits')}) == 0",
             "{{ $labels.engine }} on <node> accepts requests that can never fit",
-            "The longest request that {{ $labels.engine }} on <node> accepts is larger than its whole KV pool: it"
-            " would wait for ever, and others behind it. Next: lower the engine's maximum length, or give its pool"
-            " more memory.",
-            "A setting, which does not change by itself.",
+            "The longest request that {{ $labels.engine }} on <node> accepts is larger than its whole KV pool: one"
+            " that long is refused late, or waits for ever with all others behind it. Next: lower the engine's maximum"
+            " length, or give its pool more memory.",
+            "A setting, which does not change by itself. SGLang refuses such a request, others let it wait.",
             hold=c.limits["config_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
     )  # fmt: skip
@@ -124,10 +143,10 @@ def _states(c: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "OomcastPreemptionStorm", "warning", "engine", "symptom", state("thrashing"),
-            "{{ $labels.engine }} on <node> preempts requests faster than it serves them",
+            "{{ $labels.engine }} on <node> preempts requests, and generates far less than usual",
             "{{ $labels.engine }} on <node> throws requests out of its KV cache and computes them again, and"
-            " generates less than usual meanwhile. Next: lower its number of concurrent requests, or send long"
-            " prompts elsewhere.",
+            " generates below 60 % of its usual tokens meanwhile. Next: lower its number of concurrent requests, or"
+            " send long prompts elsewhere.",
             "Preemptions that cost no throughput are none of our business; the daemon compares with the usual rate.",
             hold=c.limits["state_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
@@ -153,33 +172,35 @@ def _states(c: Config) -> tuple[Alert, ...]:
 
 
 def _gone(c: Config) -> tuple[Alert, ...]:
-    up = f"max {c.by('engine')} ({c.of('oomcast_engine_up')}) == 0"
+    dead = c.of("oomcast_engine_state", 'oomcast_engine_state="dead"')
+    down = f"max {c.by('engine')} ({c.of('oomcast_engine_up')}) == 0\nor\nmax {c.by('engine')} ({dead}) == 1"
     restarts = f"increase({c.of('oomcast_engine_restarts_total')}[{c.span('kills_window')}])"
     text = (
-        "oomcast on <node> gets no answer from {{ $labels.engine }}. Next: see whether its process runs; OOM"
-        " kills, crashes and the last lines of its log say why it does not."
+        "oomcast on <node> gets no answer from {{ $labels.engine }}, or its own health check says that it is dead."
+        " Next: see whether its process runs; OOM kills, crashes and the last lines of its log say why it does not."
     )
     return (
         Alert(
-            "OomcastEngineDown", "critical", "engine", "fact", up,
+            "OomcastEngineDown", "critical", "engine", "fact", down,
             "{{ $labels.engine }} on <node> has been down for a quarter of an hour", text,
-            "As long as a rolling restart may take to load a model. One that was killed for want of memory is told"
-            " earlier, by OomcastEngineKilled.",
+            "As long as a rolling restart may take to load a model. A server may go on telling metrics after its"
+            " engine's core has died: then only its health check says so. One that was killed for want of memory is"
+            " told earlier, by OomcastEngineKilled.",
             hold=c.limits["engine_down_critical"], keep=c.limits["keep"], board="forensics",
         ),
         Alert(
-            "OomcastEngineDown", "warning", "engine", "fact", up,
+            "OomcastEngineDown", "warning", "engine", "fact", down,
             "{{ $labels.engine }} on <node> does not answer", text,
             "Longer than one slow answer under load.",
             hold=c.limits["engine_down_warning"], keep=c.limits["keep_warning"], board="forensics",
         ),
         Alert(
             "OomcastEngineRestarting", "warning", "engine", "fact",
-            f"round(sum {c.by('engine')} ({restarts})) >= {c.value('restarts')}",
+            f"round(max {c.by('engine')} ({restarts})) >= {c.value('restarts')}",
             "{{ $labels.engine }} on <node> restarted {{ $value | humanize }} times in half an hour",
             "{{ $labels.engine }} on <node> keeps starting anew: it never lives long. Next: the end of its last life"
             " is in its log and, for a kill, on the board.",
-            "One restart is a deployment.",
+            "One restart is a deployment. The largest count, as two daemons see each restart twice.",
             keep=c.limits["keep_warning"], board="forensics",
         ),
     )  # fmt: skip

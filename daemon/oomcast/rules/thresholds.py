@@ -47,11 +47,13 @@ THRESHOLDS = (
     ),
     Threshold("kv_usage_warning", 0.5, "ratio", "below that a rise is the beginning of a load", _OWN),
     Threshold("kv_usage_critical", 0.9, "ratio", "where engines begin to preempt; the daemon calls it saturated", _OWN),
+    Threshold("kv_full", 0.98, "ratio", "nearer than the forecast's noise: nothing rises there any more", _OWN),
     Threshold("kv_hold", 120, "seconds", "a pool fills in seconds when load comes, and empties again", _OWN),
     # Symptoms
     Threshold("hit_rate_own", 0.5, "ratio", "an engine whose usual rate is lower has no reuse to lose", _INCIDENT),
     Threshold("hit_rate_fall", 1 / 3, "ratio", "of its own usual rate: more than a change of the mix", _INCIDENT),
     Threshold("hit_rate_window", 21_600, "seconds", "what is usual: the median of six hours", _INCIDENT),
+    Threshold("hit_rate_hold", 360, "seconds", "one long new prompt rules the ratio for its five minutes", _OWN),
     Threshold("restart_grace", 900, "seconds", "a cache is cold after a restart", _INCIDENT),
     Threshold("state_hold", 60, "seconds", "the daemon has seen the evidence for half a minute already", _OWN),
     Threshold("demand_window", 600, "seconds", "room that comes and goes with each request is room", _OWN),
