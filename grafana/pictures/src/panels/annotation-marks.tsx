@@ -1,9 +1,9 @@
-import { colorManipulator, DataFrameView, type DataFrame } from '@grafana/data';
+import { colorManipulator, type DataFrame } from '@grafana/data';
 import { useTheme2, type UPlotConfigBuilder } from '@grafana/ui';
 import { useEffect, useLayoutEffect, useRef } from 'react';
 import type uPlot from 'uplot';
 
-interface Event {
+export interface Event {
   time: number;
   timeEnd?: number;
   isRegion?: boolean;
@@ -23,7 +23,7 @@ export function AnnotationMarks({ config, annotations }: MarksProps) {
   const theme = useTheme2();
   const plot = useRef<uPlot | undefined>(undefined);
   const events = useRef<Event[]>([]);
-  events.current = annotations.flatMap((frame) => new DataFrameView<Event>(frame).toArray());
+  events.current = eventsOf(annotations);
 
   useLayoutEffect(() => {
     config.addHook('init', (graph) => {
@@ -39,6 +39,18 @@ export function AnnotationMarks({ config, annotations }: MarksProps) {
   // Annotations can come after the graph's own data.
   useEffect(() => plot.current?.redraw(false, true), [annotations]);
   return null;
+}
+
+export function eventsOf(annotations: DataFrame[] = []): Event[] {
+  return annotations.flatMap(({ fields, length }) => {
+    const value = (name: keyof Event, row: number) => fields.find((field) => field.name === name)?.values[row];
+    return Array.from({ length }, (_, row) => ({
+      time: value('time', row),
+      timeEnd: value('timeEnd', row),
+      isRegion: value('isRegion', row),
+      color: value('color', row),
+    }));
+  });
 }
 
 function drawEvent(graph: uPlot, { time, timeEnd, isRegion }: Event, color: string): void {

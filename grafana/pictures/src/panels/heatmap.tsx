@@ -5,7 +5,7 @@ import { useEffect, useRef } from 'react';
 
 import { NoData } from './no-data';
 import type { Props } from './plugin';
-import { AXIS_HEIGHT, TimeAxis } from './time-axis';
+import { AnnotationLines, AXIS_HEIGHT, TimeAxis } from './time-axis';
 
 const FONT_SIZE = 12;
 const LABEL_HEIGHT = 14;
@@ -39,6 +39,7 @@ export function HeatmapPanel(props: Props) {
       <svg width={width} height={height} style={{ position: 'absolute' }} fontSize={FONT_SIZE}>
         <BucketAxis names={names} area={area} theme={theme} />
         <TimeAxis {...rangeOf(props)} left={left} top={plotHeight} width={area.width} timeZone={props.timeZone} theme={theme} />
+        <AnnotationLines {...rangeOf(props)} {...area} annotations={data.annotations} theme={theme} />
         {showsLegend && <Legend cells={cells} top={plotHeight + AXIS_HEIGHT + 6} left={left} options={options} theme={theme} />}
       </svg>
     </div>

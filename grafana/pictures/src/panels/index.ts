@@ -21,6 +21,9 @@ export function registerPanels(): void {
     heatmap: panelPlugin(HeatmapPanel, HEATMAP_OPTIONS),
     text: new PanelPlugin(TextPanel),
   };
+  for (const pluginId of ['timeseries', 'state-timeline', 'heatmap']) {
+    plugins[pluginId].setDataSupport({ annotations: true, alertStates: false });
+  }
   for (const [pluginId, plugin] of Object.entries(plugins)) {
     sceneUtils.registerRuntimePanelPlugin({ pluginId, plugin });
   }

@@ -11,7 +11,7 @@ import { measureText, useTheme2, VizLegend, VizLayout } from '@grafana/ui';
 
 import { NoData } from './no-data';
 import type { Props } from './plugin';
-import { AXIS_HEIGHT, TimeAxis } from './time-axis';
+import { AnnotationLines, AXIS_HEIGHT, TimeAxis } from './time-axis';
 
 const FONT_SIZE = 12;
 const PADDING = 6;
@@ -94,7 +94,8 @@ function Rows({ rows, theme, plotWidth, plotHeight, props }: RowsProps) {
           </g>
         );
       })}
-      <TimeAxis left={left} top={plotHeight - AXIS_HEIGHT} width={width} from={from} to={to} timeZone={timeZone} theme={theme} />
+      <TimeAxis {...{ left, width, from, to, timeZone, theme }} top={plotHeight - AXIS_HEIGHT} />
+      <AnnotationLines {...{ left, width, from, to, theme }} height={plotHeight - AXIS_HEIGHT} annotations={props.data.annotations} />
     </svg>
   );
 }

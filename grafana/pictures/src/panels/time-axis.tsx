@@ -1,4 +1,6 @@
-import { dateTimeFormat, type GrafanaTheme2 } from '@grafana/data';
+import { dateTimeFormat, type DataFrame, type GrafanaTheme2 } from '@grafana/data';
+
+import { eventsOf } from './annotation-marks';
 
 export const AXIS_HEIGHT = 20;
 
@@ -35,4 +37,26 @@ export function TimeAxis({ left, top, width, from, to, timeZone, theme }: AxisPr
       ))}
     </g>
   );
+}
+
+interface LinesProps extends Omit<AxisProps, 'top' | 'timeZone'> {
+  annotations?: DataFrame[];
+  height: number;
+}
+
+/** Annotations over a graph that is no uPlot: a dashed line at each end, and a shade between them. */
+export function AnnotationLines({ annotations, left, width, height, from, to, theme }: LinesProps) {
+  const place = (time: number) => left + Math.min(1, Math.max(0, (time - from) / (to - from))) * width;
+  const events = eventsOf(annotations).filter(({ time, timeEnd = time }) => timeEnd >= from && time <= to);
+  return events.map(({ time, timeEnd, isRegion, color = 'red' }, index) => {
+    const stroke = theme.visualization.getColorByName(color);
+    const [start, end] = [place(time), place(isRegion ? (timeEnd ?? time) : time)];
+    return (
+      <g key={index} stroke={stroke} strokeWidth={2} strokeDasharray="5 5">
+        <rect x={start} y={0} width={end - start} height={height} fill={stroke} fillOpacity={0.1} stroke="none" />
+        <line x1={start} x2={start} y1={0} y2={height} />
+        {end > start && <line x1={end} x2={end} y1={0} y2={height} />}
+      </g>
+    );
+  });
 }

@@ -14,6 +14,8 @@ export function TimeSeriesPanel(props: Props) {
     cacheFieldDisplayNames(data.series);
     return data.series.filter(hasNumbers);
   }, [data.series]);
+  // The same object as long as it says the same: the graph is set up anew with another one.
+  const legend = useMemo(() => ({ ...LEGEND, ...options.legend }), [options.legend]);
   if (!frames.length) {
     return <NoData {...props} />;
   }
@@ -25,7 +27,7 @@ export function TimeSeriesPanel(props: Props) {
       timeZone={timeZone}
       width={width}
       height={height}
-      legend={{ ...LEGEND, ...options.legend }}
+      legend={legend}
       options={options}
     >
       {(config) => <AnnotationMarks config={config} annotations={data.annotations ?? []} />}
