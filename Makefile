@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-engines run test demo test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-engines run test demo test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,6 +33,9 @@ setup-ebpf:
 
 setup-vm:
 	@scripts/setup vm || echo "setup: going on without a virtual machine" >&2
+
+setup-pictures:
+	@scripts/setup pictures || echo "setup: going on without pictures of the dashboards" >&2
 
 setup-engines:
 	@scripts/setup engines || echo "setup: going on without an inference engine" >&2

@@ -25,6 +25,10 @@ VIRTIOFSD = (Path("/usr/lib/qemu/virtiofsd"), Path("/usr/libexec/virtiofsd"))
 """Where QEMU's package, or one of its own, puts what gives a virtual machine a directory of this one."""
 
 
+PICTURES = Path(__file__).parent.parent / "grafana" / "pictures"
+"""What draws dashboards; scripts/setup pictures makes it ready."""
+
+
 def needs(*names: str) -> pytest.MarkDecorator:
     """The mark for a test that runs only where all `names` are available. Raises ValueError on an unknown name."""
     for name in names:
@@ -171,6 +175,15 @@ def _engines() -> str | None:
     return None if made else "no inference engine: scripts/setup engines has not made .venv-engines"
 
 
+def _pictures() -> str | None:
+    absent = _commands("node", "chromium")
+    if absent:
+        return absent
+    # Written last, so what is half built is not there.
+    built = (PICTURES / "dist" / ".oomcast-built").exists()
+    return None if built else "nothing draws dashboards: scripts/setup pictures has not built it"
+
+
 def _cc() -> str | None:
     absent = _commands("cc")
     if absent:
@@ -233,6 +246,7 @@ PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "ebpf": _ebpf,
         "vm": _vm,
         "engines": _engines,
+        "pictures": _pictures,
         "cc": _cc,
         "rustc": _rustc,
         "netns": _netns,
