@@ -11,7 +11,7 @@ def group(c: Config) -> Group:
 def _watching(c: Config) -> tuple[Alert, ...]:
     up = c.own("up")
     unlabelled = c.own("up", f'{c.nodes[-1]}=""')
-    capacity = c.of("kube_node_status_capacity", 'resource=~"nvidia_com_gpu|nvidia_com_mig.*"')
+    clusters = f"({', '.join((*c.nodes[:-1], 'instance'))})"
     return (
         Alert(
             "OomcastDown", "critical", "oomcast", "itself", f"max {c.by()} ({up}) == 0",
@@ -33,16 +33,18 @@ def _watching(c: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "OomcastNodeUncovered", "warning", "oomcast", "itself",
-            f"max by (node) ({capacity}) > 0\nunless on (node) max by (node) ({up})",
-            "GPU node {{ $labels.node }} has no oomcast",
-            "Node {{ $labels.node }} has {{ $value | humanize }} GPUs and no target of oomcast: nothing watches its"
-            " memory. Next: see why the DaemonSet does not run there (taints, selectors).",
-            "By kube-state-metrics, whose series name the node too. Longer than a node takes to join.",
+            _uncovered(c),
+            "GPU node <node> has no oomcast",
+            "Kubernetes counts {{ $value | humanize }} GPUs, or parts of GPUs of one kind, on <node>, where oomcast has"
+            " no target: nothing watches its memory. Next: see why the DaemonSet does not run there (taints,"
+            " selectors).",
+            "By kube-state-metrics, whose series name the node too. Where they do not name its cluster, any target of"
+            " that node will do. Longer than a node takes to join.",
             hold=c.limits["config_hold"], keep=c.limits["keep_warning"], sample=60, board="itself",
         ),
         Alert(
             "OomcastTargetUnlabelled", "warning", "oomcast", "itself",
-            f"count by (instance) ({unlabelled}) > 0",
+            f"count by {clusters} ({unlabelled}) > 0",
             "Target {{ $labels.instance }} of oomcast has no label <label>",
             "Rules and boards tell nodes apart by the label <label>, which {{ $labels.instance }} lacks: all such"
             " nodes are one to them. Next: take the relabeling of the scrape configurations that come with oomcast.",
@@ -59,20 +61,30 @@ def _watching(c: Config) -> tuple[Alert, ...]:
     )  # fmt: skip
 
 
+def _uncovered(c: Config) -> str:
+    up, node = c.own("up"), c.nodes[-1]
+    capacity = c.of("kube_node_status_capacity", 'resource=~"nvidia_com_(gpu|mig).*"')
+    if node != "node":
+        capacity = f'label_replace({capacity}, "{node}", "$1", "node", "(.+)")'
+    return f"max {c.by()} ({capacity}) > 0\nunless {c.on()} max {c.by()} ({up})\nunless {c.on()} max by ({node}) ({up})"
+
+
 def _whole(c: Config) -> tuple[Alert, ...]:
     last = c.of("oomcast_collector_last_success_timestamp_seconds")
     period = c.of("oomcast_collector_period_seconds")
     overdue = f"time() - max {c.by('collector')} ({last})"
-    runs = c.of("oomcast_collector_runs_total", 'outcome="success"')
+    works = f"max {c.by('collector')} ({c.of('oomcast_collector_up')}) == 1"
     failed = f"sum {c.by('chore')} (increase({c.of('oomcast_chore_failures_total')}[{c.span('event_window')}]))"
     span = c.span("event_window")
+    skipped = f"increase({c.of('oomcast_log_bytes_skipped_total')}[{span}])"
+    cut = f"increase({c.of('oomcast_log_cut_lines_total')}[{span}]) > 0"
     lost = "\nor ".join(
-        f'label_replace(sum {c.by()} (increase({c.of(metric)}[{span}])) > 0, "input", "{name}", "", "")'
-        for name, metric in (
-            ("kernel log", "oomcast_kernel_log_lost_records_total"),
-            ("request messages", "oomcast_request_messages_lost_total"),
-            ("engine logs", "oomcast_log_bytes_skipped_total"),
-            ("eBPF events", "oomcast_ebpf_probe_lost_total"),
+        f'label_replace(sum {c.by()} ({what}) > 0, "input", "{name}", "", "")'
+        for name, what in (
+            ("kernel log", f"increase({c.of('oomcast_kernel_log_lost_records_total')}[{span}])"),
+            ("request messages", f"increase({c.of('oomcast_request_messages_lost_total')}[{span}])"),
+            ("engine logs", f"{skipped} unless {cut}"),
+            ("eBPF events", f"increase({c.of('oomcast_ebpf_probe_lost_total')}[{span}])"),
         )
     )
     return (
@@ -89,14 +101,15 @@ def _whole(c: Config) -> tuple[Alert, ...]:
         Alert(
             "OomcastStale", "warning", "oomcast", "itself",
             f"{overdue} > {c.value('stale')} + 3 * max {c.by('collector')} ({period})\n"
-            f"and {c.on('collector')} sum {c.by('collector')} ({runs}) > 0\n"
+            f"and {c.on('collector')} {works}\n"
             f"or label_replace(max {c.by()} ({c.of('oomcast_scheduler_loop_age_seconds')}) > {c.value('stale')},"
             ' "collector", "scheduler", "", "")',
             "{{ $labels.collector }} of oomcast on <node> has been silent for {{ $value | humanizeDuration }}",
             "What {{ $labels.collector }} of oomcast on <node> tells is {{ $value | humanizeDuration }} old, though"
             " the daemon answers. Next: the daemon's log on the node; a driver or file system that hangs is the usual"
             " cause.",
-            "The threshold has the time in it.",
+            "The threshold has the time in it. One that fails is OomcastCollectorDown; one whose subject left the"
+            " machine has nothing to tell.",
             keep=c.limits["keep_warning"], sample=60, board="itself",
         ),
         Alert(
@@ -110,10 +123,11 @@ def _whole(c: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "OomcastInputLost", "warning", "oomcast", "itself", lost,
-            "oomcast on <node> lost some of {{ $labels.input }}",
-            "oomcast on <node> could not keep up with {{ $labels.input }}: what was lost is in no counter. Next: see"
-            " who writes so much; counts of that time are lower bounds.",
-            "Counts that are too low should not look right.",
+            "oomcast on <node> lost a part of its input: {{ $labels.input }}",
+            "A part of what oomcast on <node> reads ({{ $labels.input }}) came faster than it could be taken and is in"
+            " no counter: counts of that time are lower bounds. Next: see who writes so much.",
+            "Counts that are too low should not look right. Ends of long lines are left out of an engine's logs as"
+            " well, and are no loss.",
             keep=c.limits["keep_warning"], board="itself",
         ),
         Alert(
@@ -150,7 +164,7 @@ def _modest(c: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "OomcastSeriesDropped", "warning", "oomcast", "itself",
-            f"sum {c.by('metric')} ({c.of('oomcast_series_dropped')}) > 0",
+            f"max {c.by('metric')} ({c.of('oomcast_series_dropped')}) > 0",
             "oomcast on <node> leaves out {{ $value | humanize }} series of {{ $labels.metric }}",
             "{{ $labels.metric }} on <node> has more series than its cap. Next: let its collector select less.",
             "A cap that is met for a moment is what it is for.",

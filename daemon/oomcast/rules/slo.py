@@ -9,6 +9,12 @@ WINDOWS = {"5m": 300, "30m": 1800, "1h": 3600, "2h": 7200, "6h": 21_600, "1d": 8
 LABELS = ("engine", "objective", "up_to")
 
 
+PROMPTS = (
+    '{{ if eq $labels.up_to "+Inf" }}the longest prompts{{ else }}prompts up to {{ $labels.up_to }} tokens{{ end }}'
+)
+"""In texts: the class of lengths."""
+
+
 def ratio(window: str) -> str:
     return f"engine:oomcast_slo_violations:ratio_rate{window}"
 
@@ -30,29 +36,33 @@ def _recording(c: Config, window: str) -> Recording:
     return Recording(ratio(window), f"{of('requests')}\nor\n{of('histograms')}", why)
 
 
+def _requests(c: Config, window: str) -> str:
+    """Those that the ratio of the window is of."""
+    by_source = (
+        f"sum {c.by(*LABELS)} (increase({c.of('oomcast_slo_requests_total', one)}[{c.ago(WINDOWS[window])}]))"
+        for one in ('source="requests"', 'source="histograms"')
+    )
+    return " > 0 or ".join(by_source)
+
+
 def _burn(c: Config) -> tuple[Alert, ...]:
     budget = 1 - c.limits["slo_target"]
 
     def burns(short: str, long: str, factor: str) -> str:
         limit = f"{c.limits[factor] * budget:.6g}"
-        least = c.value("slo_least_requests")
-        requests = c.of("oomcast_slo_requests_total")
-        enough = f"sum {c.by(*LABELS)} (increase({requests}[{c.ago(WINDOWS[long])}])) >= {least}"
-        return f"{ratio(long)} > {limit} and {ratio(short)} > {limit} and {c.on(*LABELS)} {enough}"
+        enough = f"({_requests(c, long)}) >= {c.value('slo_least_requests')}"
+        return f"{ratio(long)} > {limit}\nand {ratio(short)} > {limit}\nand {c.on(*LABELS)} {enough}"
 
-    summary = (
-        "{{ $labels.engine }} on <node> misses the {{ $labels.objective }} objective of prompts up to"
-        " {{ $labels.up_to }} tokens"
-    )
+    summary = f"{{{{ $labels.engine }}}} on <node> misses the {{{{ $labels.objective }}}} objective of {PROMPTS}"
     text = (
-        "{{ $value | humanizePercentage }} of the requests to {{ $labels.engine }} on <node> with prompts up to {{"
-        " $labels.up_to }} tokens missed their {{ $labels.objective }} objective, PACE. Next: the board shows whether"
-        " long prompts, the queue or preemptions make them late."
+        f"{{{{ $value | humanizePercentage }}}} of the requests to {{{{ $labels.engine }}}} on <node> with {PROMPTS}"
+        " missed their {{ $labels.objective }} objective, PACE. Next: the board shows whether long prompts, the queue"
+        " or preemptions make them late."
     )
     return (
         Alert(
             "OomcastSloBurn", "critical", "requests", "symptom",
-            f"({burns('5m', '1h', 'burn_page_fast')})\nor\n({burns('30m', '6h', 'burn_page_slow')})",
+            f"(\n{burns('5m', '1h', 'burn_page_fast')}\n)\nor\n(\n{burns('30m', '6h', 'burn_page_slow')}\n)",
             summary, text.replace("PACE", "and the error budget of a month is gone within days"),
             "Two windows at once are neither late nor nervous, so no `for`. Only classes with an objective have"
             " series.",
@@ -60,7 +70,7 @@ def _burn(c: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "OomcastSloBurn", "warning", "requests", "symptom",
-            f"({burns('2h', '1d', 'burn_ticket_fast')})\nor\n({burns('6h', '3d', 'burn_ticket_slow')})",
+            f"(\n{burns('2h', '1d', 'burn_ticket_fast')}\n)\nor\n(\n{burns('6h', '3d', 'burn_ticket_slow')}\n)",
             summary, text.replace("PACE", "more than the error budget of a month allows"),
             "A ticket, not a page. While a series is young all windows say the same; the page silences the ticket.",
             keep=c.limits["keep_warning"], board="long-context",
@@ -69,20 +79,22 @@ def _burn(c: Config) -> tuple[Alert, ...]:
 
 
 def _risk(c: Config) -> Alert:
-    def of(what: str) -> str:
-        return f"max {c.by(*LABELS)} (sum {c.by(*LABELS, 'source')} (increase({c.of(what)}[{c.ago(3600)}])))"
+    def of(source: str) -> str:
+        predicted, requests = (
+            c.of(f"oomcast_slo_{one}_total", f'source="{source}"') for one in ("predicted_violations", "requests")
+        )
+        asked, late = (f"sum {c.by(*LABELS)} (increase({one}[{c.ago(3600)}]))" for one in (requests, predicted))
+        enough = f"({asked} >= {c.value('slo_least_requests')})"
+        return f"{late} / {enough}\nand {c.on(*LABELS)} max {c.by(*LABELS)} ({requests}) >= {c.value('slo_measured')}"
 
-    counted = f"max {c.by(*LABELS)} (sum {c.by(*LABELS, 'source')} ({c.of('oomcast_slo_requests_total')}))"
-    enough = f"({of('oomcast_slo_requests_total')} >= {c.value('slo_least_requests')})"
     return Alert(
         "OomcastSloRisk", "warning", "requests", "forecast",
-        f"{of('oomcast_slo_predicted_violations_total')}\n/ {enough} > {c.value('slo_risk')}\n"
-        f"and {c.on(*LABELS)} {counted} >= {c.value('slo_measured')}",
-        "{{ $value | humanizePercentage }} of the prompts up to {{ $labels.up_to }} tokens to"
-        " {{ $labels.engine }} on <node> are expected to be late",
-        "By what was measured on {{ $labels.engine }} on <node> {{ $value | humanizePercentage }} of the"
-        " prompts up to {{ $labels.up_to }} tokens miss their {{ $labels.objective }} objective. Next: give this class"
-        " of lengths an engine of its own, or another objective.",
+        f"(\n{of('requests')}\nor\n{of('histograms')}\n) > {c.value('slo_risk')}",
+        f"{{{{ $value | humanizePercentage }}}} of {PROMPTS} to {{{{ $labels.engine }}}} on <node> are expected to miss"
+        " their {{ $labels.objective }} objective",
+        "By what was measured on {{ $labels.engine }} on <node> {{ $value | humanizePercentage }} of"
+        f" {PROMPTS} miss their {{{{ $labels.objective }}}} objective. Next: give this class of lengths an engine of"
+        " its own, or another objective.",
         "A ticket. Only of classes whose rate was measured on a thousand requests: before, it is an assumption.",
         hold=c.limits["allocation_hold"], keep=c.limits["keep_warning"], board="long-context",
     )  # fmt: skip
