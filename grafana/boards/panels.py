@@ -1,0 +1,239 @@
+"""Panels: what all of them have, and a function for each kind."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from boards.query import SOURCE, Json, Query
+
+GOOD, NOTICE, WARN, BAD, NEUTRAL = "green", "blue", "orange", "red", "text"
+"""NOTICE, WARN and BAD are the severities info, warning and critical, everywhere."""
+
+Steps = Sequence[tuple[float, str]]
+"""From this value on that colour."""
+
+Colours = Mapping[str, str]
+"""Colours by regular expression of the series' names."""
+
+_NEVER = {"type": "range", "options": {"from": 1e12, "to": None, "result": {"text": "none", "color": GOOD, "index": 0}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """text: what it says, for a person at night. alerts: those that read the same. body: the rest of its JSON."""
+
+    title: str
+    text: str
+    queries: tuple[Query, ...]
+    body: Json
+    alerts: tuple[str, ...] = ()
+    width: int = 8
+    height: int = 8
+
+
+def lines(
+    title: str, text: str, *queries: Query, unit: str, alerts: tuple[str, ...] = (), limits: Steps = (),
+    maximum: float | None = None, minimum: float | None = 0, none: str = "none", width: int = 8, height: int = 8,
+    stacked: bool = False, bars: bool = False, colours: Colours | None = None, decimals: int | None = None,
+) -> Panel:  # fmt: skip
+    """Over time. limits: drawn as lines, which is all that their colours are for."""
+    custom: Json = {
+        "drawStyle": "bars" if bars else "line",
+        "lineWidth": 1,
+        "fillOpacity": 60 if bars else 25 if stacked else 0,
+        "showPoints": "auto",
+        "spanNulls": False,
+        "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
+        "thresholdsStyle": {"mode": "dashed" if limits else "off"},
+    }
+    defaults: Json = {"color": {"mode": "palette-classic"}, "custom": custom}
+    body = _body("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
+    body["options"] = {
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+        "tooltip": {"mode": "multi", "sort": "desc"},
+    }
+    body["fieldConfig"]["overrides"] = [_coloured(name, colour) for name, colour in (colours or {}).items()]
+    return Panel(title, text, queries, body, alerts, width, height)
+
+
+def tile(
+    title: str, text: str, *queries: Query, unit: str, alerts: tuple[str, ...] = (), steps: Steps = (),
+    base: str = "", maximum: float | None = None, none: str = "none", width: int = 4, height: int = 4,
+    never: bool = False, names: bool = False, decimals: int | None = None,
+) -> Panel:  # fmt: skip
+    """Numbers of now. steps: coloured only where they judge. never: what is +Inf reads none."""
+    defaults: Json = {"color": {"mode": "thresholds"}, "mappings": [_NEVER] if never else []}
+    body = _body("stat", unit, 0, maximum, none, steps, base or (GOOD if steps else NEUTRAL), defaults, decimals)
+    body["options"] = {
+        "colorMode": "background" if steps else "none",
+        "graphMode": "none",
+        "justifyMode": "auto",
+        "orientation": "auto",
+        "textMode": "value_and_name" if names else "value",
+        "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+    }
+    return Panel(title, text, queries, body, alerts, width, height)
+
+
+def states(
+    title: str, text: str, *queries: Query, names: Sequence[str], colours: Sequence[str], unit: str = "short",
+    alerts: tuple[str, ...] = (), none: str = "none", width: int = 12, height: int = 6,
+) -> Panel:  # fmt: skip
+    """A timeline of states that are numbers, by their place in `names`."""
+    defaults: Json = {
+        "color": {"mode": "thresholds"},
+        "custom": {"lineWidth": 0, "fillOpacity": 80},
+        "mappings": [mapping(names, colours)],
+    }
+    body = _body("state-timeline", unit, 0, len(names) - 1, none, (), NEUTRAL, defaults)
+    body["options"] = {
+        "mergeValues": True,
+        "showValue": "auto",
+        "alignValue": "left",
+        "rowHeight": 0.85,
+        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": False},
+        "tooltip": {"mode": "single", "sort": "none"},
+    }
+    return Panel(title, text, queries, body, alerts, width, height)
+
+
+def heatmap(
+    title: str, text: str, query: Query, *, unit: str, alerts: tuple[str, ...] = (), none: str = "none", width: int = 12
+) -> Panel:
+    """Of a histogram by le. unit: of the buckets."""
+    body = _body("heatmap", unit, 0, None, none, (), NEUTRAL, {"custom": {"scaleDistribution": {"type": "linear"}}})
+    body["options"] = {
+        "calculate": False,
+        "cellGap": 1,
+        "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64, "exponent": 0.5, "fill": "dark-orange"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "showValue": "never",
+        "tooltip": {"mode": "single", "yHistogram": False},
+        "yAxis": {"axisPlacement": "left", "unit": unit, "reverse": False},
+    }
+    return Panel(title, text, (query,), body, alerts, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: a label, or the value of a query (#A, #B ..). steps: coloured cells."""
+
+    field: str
+    title: str
+    unit: str = "short"
+    steps: Steps = ()
+    base: str = "transparent"
+    mapping: Json | None = None
+    link: str = ""
+    width: int = 0
+    decimals: int | None = None
+
+
+def table(
+    title: str, text: str, *queries: Query, columns: Sequence[Column], sort: str = "", descending: bool = False,
+    alerts: tuple[str, ...] = (), none: str = "none", width: int = 24, height: int = 8,
+) -> Panel:  # fmt: skip
+    """Instant queries, joined on all labels that they share."""
+    body = _body("table", "short", 0, None, none, (), "transparent", {"custom": {"align": "auto"}})
+    single = len(queries) == 1
+    fields = [_field(one.field, single) for one in columns]
+    body["options"] = {
+        "showHeader": True,
+        "cellHeight": "sm",
+        "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
+        "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
+    }
+    body["fieldConfig"]["overrides"] = [_column(one) for one in columns]
+    body["transformations"] = [
+        {"id": "merge", "options": {}},
+        {"id": "filterFieldsByName", "options": {"include": {"names": fields}}},
+        {
+            "id": "organize",
+            "options": {
+                "excludeByName": {},
+                "indexByName": {name: index for index, name in enumerate(fields)},
+                "renameByName": {name: one.title for name, one in zip(fields, columns, strict=True)},
+            },
+        },
+    ]
+    return Panel(title, text, queries, body, alerts, width, height)
+
+
+def mapping(names: Sequence[str], colours: Sequence[str]) -> Json:
+    """Numbers to names, by place."""
+    options = {
+        str(number): {"text": name, "color": colour, "index": number}
+        for number, (name, colour) in enumerate(zip(names, colours, strict=True))
+    }
+    return {"type": "value", "options": options}
+
+
+def never() -> Json:
+    """+Inf to none."""
+    return _NEVER
+
+
+def targets(panel: Panel) -> list[Json]:
+    """The queries as Grafana has them."""
+    kind = panel.body["type"]
+    instant = kind in ("stat", "table")
+    made = []
+    for number, query in enumerate(panel.queries):
+        target: Json = {
+            "refId": chr(ord("A") + number),
+            "datasource": SOURCE,
+            "editorMode": "code",
+            "expr": query.expr,
+            "legendFormat": query.legend or "__auto",
+            "instant": instant,
+            "range": not instant,
+            "format": {"table": "table", "heatmap": "heatmap"}.get(kind, "time_series"),
+        }
+        made.append(target)
+    return made
+
+
+def _body(
+    kind: str, unit: str, minimum: float | None, maximum: float | None, none: str, steps: Steps, base: str,
+    more: Json, decimals: int | None = None,
+) -> Json:  # fmt: skip
+    defaults: Json = {"unit": unit, "noValue": none, "mappings": [], **more}
+    bounds = {"min": minimum, "max": maximum, "decimals": decimals}
+    defaults |= {name: value for name, value in bounds.items() if value is not None}
+    defaults["thresholds"] = _thresholds(steps, base)
+    return {"type": kind, "datasource": SOURCE, "fieldConfig": {"defaults": defaults, "overrides": []}}
+
+
+def _thresholds(steps: Steps, base: str) -> Json:
+    first = [{"color": base, "value": None}]
+    return {"mode": "absolute", "steps": first + [{"color": colour, "value": value} for value, colour in steps]}
+
+
+def _coloured(name: str, colour: str) -> Json:
+    properties: list[Json] = [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}]
+    if name in ("limit", ".*(limit|usual|usable|median)"):
+        properties.append({"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}})
+    return {"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": properties}
+
+
+def _field(field: str, single: bool) -> str:
+    """How Grafana calls a column: of one query Value, of several Value #A."""
+    return ("Value" if single else f"Value {field}") if field.startswith("#") else field
+
+
+def _column(one: Column) -> Json:
+    properties: list[Json] = [{"id": "unit", "value": one.unit}]
+    if one.steps:
+        properties.append({"id": "thresholds", "value": _thresholds(one.steps, one.base)})
+    if one.steps or one.mapping:
+        properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
+    if one.mapping:
+        properties.append({"id": "mappings", "value": [one.mapping]})
+    if one.link:
+        properties.append({"id": "links", "value": [{"title": "Open", "url": one.link}]})
+    if one.width:
+        properties.append({"id": "custom.width", "value": one.width})
+    if one.decimals is not None:
+        properties.append({"id": "decimals", "value": one.decimals})
+    return {"matcher": {"id": "byName", "options": one.title}, "properties": properties}
