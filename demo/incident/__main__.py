@@ -11,7 +11,7 @@ from pathlib import Path
 
 from collectors.gpu.driver import FakeDriver, build
 from incident.memory import Gpu
-from incident.node import MODEL, Node
+from incident.node import BLOCKS, MODEL, Node
 from incident.play import Play
 from incident.programs import Failed, daemon, prometheus
 from oomcast.client import Client
@@ -49,7 +49,7 @@ def _play(arguments: argparse.Namespace, parts: ExitStack) -> int:
     driver = FakeDriver(directory, build(directory))
     client = Client(directory / "requests", ENGINE)
     parts.callback(client.close)
-    node = Node(lambda blocks: Gpu(driver, blocks), client, arguments.speed)
+    node = Node(Gpu(driver, BLOCKS), client, arguments.speed)
     parts.callback(node.stop)
     node.serve()
     settings = _settings(node.url, directory / "requests", arguments.load_grace)
@@ -74,7 +74,8 @@ def _play(arguments: argparse.Namespace, parts: ExitStack) -> int:
 def _settings(engine: str, socket: Path, load_grace: float) -> dict[str, object]:
     classes: list[dict[str, object]] = [{"up_to": end, "e2e": seconds} for end, seconds in _OBJECTIVES.items()]
     endpoint = {"url": engine, "name": ENGINE}
-    off = {name: {"enabled": False} for name in ("cgroup", "ebpf", "kernel_log", "engine_log")}
+    # host: the memory of this machine is no part of the play.
+    off = {name: {"enabled": False} for name in ("cgroup", "ebpf", "kernel_log", "engine_log", "host")}
     own = {
         "gpu": {"load_grace": load_grace},
         "engine": {"endpoints": [endpoint], "period": 0.5, "interval": 0.5, "hit_window": _HIT_WINDOW},

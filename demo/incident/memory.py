@@ -2,7 +2,7 @@
 
 import os
 
-from collectors.gpu.driver import FakeDriver
+from collectors.gpu.driver import FakeDriver, Section
 from simulator.blocks import Pool
 
 GB = 10**9
@@ -66,13 +66,28 @@ class OnDemand(Pool):
 
 
 class Gpu:
-    """One GPU, of which the driver tells what the engine's process has. driver: has one GPU, and is written here."""
+    """One GPU, of which the driver tells what the engine's process has.
 
-    def __init__(self, driver: FakeDriver, blocks: int) -> None:
+    driver: is written here. first_tokens: committed at the start. pid: of the process, by default this one. number: of
+    the driver's GPUs.
+    """
+
+    def __init__(
+        self,
+        driver: FakeDriver,
+        blocks: int,
+        *,
+        first_tokens: int = FIRST_TOKENS,
+        pid: int | None = None,
+        number: int = 0,
+    ) -> None:
         room = TOTAL - RESERVED - WEIGHTS - WORKSPACE
-        self.pool = OnDemand(blocks, FIRST_TOKENS // BLOCK, room // (BLOCK * BYTES_PER_TOKEN))
+        self.pool = OnDemand(blocks, first_tokens // BLOCK, room // (BLOCK * BYTES_PER_TOKEN))
         self._driver = driver
-        driver.gpus[0].set(name="NVIDIA A100-SXM4-80GB", total=TOTAL, reserved=RESERVED, addressing="none")
+        self._gpu = driver.gpus[number]
+        self._pid = os.getpid() if pid is None else pid
+        self._told = -1
+        describe(self._gpu)
         self.tell()
 
     @property
@@ -82,10 +97,19 @@ class Gpu:
 
     def tell(self) -> None:
         """Lets the driver say what is used now."""
-        self._driver.gpus[0].set(used=self.used, proc=(os.getpid(), self.used))
-        self._driver.write()
+        used = self.used
+        if used != self._told:
+            self._told = used
+            self._gpu.set(used=used, proc=(self._pid, used), ramp=None)
+            self._driver.write()
 
     def empty(self) -> None:
         """The engine's process is gone."""
-        self._driver.gpus[0].set(used=0, proc=None)
+        self._told = -1
+        self._gpu.set(used=0, proc=None, ramp=None)
         self._driver.write()
+
+
+def describe(gpu: Section) -> None:
+    """Makes it one of 80 GB."""
+    gpu.set(name="NVIDIA A100-SXM4-80GB", total=TOTAL, reserved=RESERVED, addressing="none")

@@ -3,12 +3,15 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
-from incident.memory import BLOCK, Gpu, OutOfMemory
+from incident.memory import BLOCK, OutOfMemory
 from incident.story import Users, jobs
 from oomcast.client import Client
 from simulator import Config, Engine, Finished, Request, Server
+from simulator.blocks import Pool
 
 BLOCKS = 75_000
 MAX_MODEL_LEN = 200_000
@@ -27,24 +30,52 @@ _DYING = 2.5
 """Seconds for which a vLLM whose core died still serves its last page, and holds its memory."""
 
 
-class Node:
-    """gpu: made for so many blocks. client: is told of each request. speed: virtual seconds of the engine in a second.
+class Memory(Protocol):
+    """What an engine takes its blocks from."""
 
+    @property
+    def pool(self) -> Pool: ...
+
+    def tell(self) -> None:
+        """Lets the driver say what is used now."""
+
+    def empty(self) -> None:
+        """The engine's process is gone."""
+
+
+CONFIG = Config(BLOCKS, BLOCK, MAX_MODEL_LEN, model=MODEL)
+
+
+class Node:
+    """One life of an engine.
+
+    memory: with as many blocks as the config says. client: is told of each request. speed: virtual seconds of the
+    engine in a second. users: what each of them asks, one after the other; by default as in the incident. port: of the
+    engine, 0 for any.
     out_of_memory, died: when it happened, monotonic seconds.
     """
 
-    def __init__(self, gpu: Callable[[int], Gpu], client: Client, speed: float) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        client: Client,
+        speed: float,
+        *,
+        users: Sequence[Iterator[Request]] | None = None,
+        config: Config = CONFIG,
+        port: int = 0,
+    ) -> None:
         self.out_of_memory: float | None = None
         self.died: float | None = None
         self._speed = speed
         self._client = client
-        self._gpu = gpu(BLOCKS)
-        config = Config(BLOCKS, BLOCK, MAX_MODEL_LEN, model=MODEL)
-        self._engine = Engine(config, self._ended, pool=self._gpu.pool)
-        self._server = Server(self._engine)
+        self._memory = memory
+        self._engine = Engine(config, self._ended, pool=self._memory.pool)
+        self._server = Server(self._engine, port)
         everybody = Users()
-        self._users: list[Iterator[Request]] = [everybody.requests() for _ in range(USERS)]
+        self._users = [everybody.requests() for _ in range(USERS)] if users is None else users
         self._asks: dict[Request, Iterator[Request]] = {}
+        self._jobs: deque[tuple[float, Request]] = deque()
         self._ids = random.Random(SEED)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="node", daemon=True)
@@ -64,13 +95,17 @@ class Node:
             self._ask(user)
         self._thread.start()
 
-    def send_jobs(self) -> None:
-        """The long prompts come, all at once."""
+    def send_jobs(self, some: Sequence[Request] | None = None, apart: float = 0.0) -> None:
+        """The long prompts come, by default those of the incident. apart: virtual seconds from one to the next."""
         with self._engine.lock:
-            for job in jobs():
-                self._engine.submit(job)
+            began = self._engine.now
+            self._jobs.extend(
+                (began + number * apart, job) for number, job in enumerate(jobs() if some is None else some)
+            )
+            self._submit_due(began)
 
     def stop(self) -> None:
+        """The engine answers no more; its memory is not told to be empty."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -80,10 +115,12 @@ class Node:
         began = time.monotonic()
         try:
             while not self._stopping.wait(TICK):
-                self._engine.advance((time.monotonic() - began) * self._speed)
-                self._gpu.tell()
+                now = (time.monotonic() - began) * self._speed
+                self._submit_due(now)
+                self._engine.advance(now)
+                self._memory.tell()
         except OutOfMemory:
-            self._gpu.tell()
+            self._memory.tell()
             self.out_of_memory = time.monotonic()
             self._die()
 
@@ -96,8 +133,13 @@ class Node:
         self._stopping.wait(_PARTING)
         self._client.close()
         self._server.stop()
-        self._gpu.empty()
+        self._memory.empty()
         self.died = time.monotonic()
+
+    def _submit_due(self, now: float) -> None:
+        with self._engine.lock:
+            while self._jobs and self._jobs[0][0] <= now:
+                self._engine.submit(self._jobs.popleft()[1])
 
     def _ask(self, user: Iterator[Request]) -> None:
         request = next(user)

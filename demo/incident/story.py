@@ -32,12 +32,15 @@ _APART = 1 << 24
 
 
 class Users:
-    """Conversations from the trace, each by somebody else: what they share with each other is nothing."""
+    """Conversations from the trace, each by somebody else: what they share with each other is nothing.
 
-    def __init__(self) -> None:
+    turns: of the conversation that they repeat, the first in the trace with so many.
+    """
+
+    def __init__(self, turns: int = TURNS) -> None:
         trace = mooncake(CONVERSATION)
         begins = Counter(one.block_ids[:2] for one in trace if len(one.block_ids) > 1)
-        begin = next(ids for ids, turns in begins.items() if turns == TURNS)
+        begin = next(ids for ids, count in begins.items() if count == turns)
         self._turns = [one for one in trace if one.block_ids[:2] == begin]
         self._conversations = 0
 
@@ -52,10 +55,23 @@ class Users:
 
 def jobs() -> Sequence[Request]:
     """Prompts above 64K and 128K tokens, shorter ones first, that share a template and nothing else."""
+    return with_template([*lengths_above_64k(), *lengths_above_128k()][:MOST_JOBS])
+
+
+def lengths_above_64k() -> list[int]:
+    """Tokens of prompts in the traces, in ascending order; all of them between 64K and 128K."""
     lengths = [one.prompt_tokens for one in mooncake(CONVERSATION)]
-    chosen = [next(tokens for tokens in lengths if tokens > least) for least in ABOVE_64K]
-    chosen += sorted(one.prompt_tokens for one in mooncake(SYNTHETIC) if one.prompt_tokens > ABOVE_128K)
-    return [_job(number, tokens) for number, tokens in enumerate(chosen[:MOST_JOBS])]
+    return [next(tokens for tokens in lengths if tokens > least) for least in ABOVE_64K]
+
+
+def lengths_above_128k() -> list[int]:
+    """The same of those that are longer; more than it takes to exhaust the memory."""
+    return sorted(one.prompt_tokens for one in mooncake(SYNTHETIC) if one.prompt_tokens > ABOVE_128K)
+
+
+def with_template(lengths: Sequence[int]) -> list[Request]:
+    """Jobs with prompts of so many tokens, all of which begin alike."""
+    return [_job(number, tokens) for number, tokens in enumerate(lengths)]
 
 
 def _job(number: int, tokens: int) -> Request:

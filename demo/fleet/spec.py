@@ -1,0 +1,82 @@
+"""What a node of the fleet is to do, and how it differs from others."""
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from typing import Literal, get_args
+
+from incident.memory import FIRST_TOKENS
+from incident.node import USERS
+from incident.story import TURNS, lengths_above_64k, lengths_above_128k
+
+Play = Literal["incident", "healthy", "no_reuse", "restart", "load", "pool", "page_cache"]
+PLAYS: tuple[Play, ...] = get_args(Play)
+
+_CONVERSATIONS = (TURNS, 12, 11)
+"""Turns of those in the trace that have more than ten, and prompts of less than 9,000 tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One node.
+
+    incident: users, then jobs with long prompts until memory is exhausted; a new engine comes after it. healthy: the
+    users alone. no_reuse: users whose prompts share nothing. restart: the engine ends, and a new one loads. load: a
+    process comes that fills a second GPU. pool: an engine that reserved its GPU up to 99.9 % and is busy. page_cache:
+    somebody writes a file in the engine's cgroup.
+
+    turns: of the conversation that the users repeat. calm: seconds before whatever the play is about. jobs: tokens of
+    their prompts, in the order of their coming. apart: virtual seconds from one to the next. speed: virtual seconds of
+    the engine in a second. down, loading: seconds in which a new engine is not there, and loads. load_grace,
+    hit_window: settings of the daemon, seconds. cgroup: a directory that the engine joins, with a limit on memory; "" for none.
+    """
+
+    name: str
+    play: Play
+    users: int = USERS
+    turns: int = TURNS
+    calm: float = 22.0
+    jobs: tuple[int, ...] = ()
+    apart: float = 0.0
+    speed: float = 9.0
+    down: float = 4.0
+    loading: float = 6.0
+    load_grace: float = 0.0
+    hit_window: float = 10.0
+    cgroup: str = ""
+
+    @property
+    def first_tokens(self) -> int:
+        """Of the KV cache, committed at the start: enough for the users."""
+        return FIRST_TOKENS * max(self.users, USERS) // USERS
+
+    def text(self) -> str:
+        return json.dumps(asdict(self))
+
+
+def parsed(text: str) -> Spec:
+    """What `text()` wrote."""
+    values = json.loads(text)
+    return Spec(**{**values, "jobs": tuple(values["jobs"])})
+
+
+def drawn(name: str, seed: int, *, load_grace: float = 0.0, hit_window: float = 10.0) -> Spec:
+    """An incident with everything about it drawn from the seed: who asks, when the jobs come, which, and how fast."""
+    chance = random.Random(seed)
+    jobs = chance.sample(lengths_above_64k(), chance.randint(1, 3))
+    jobs += chance.sample(lengths_above_128k(), chance.randint(8, 10))
+    chance.shuffle(jobs)
+    return Spec(
+        name,
+        "incident",
+        users=chance.randint(2, 4),
+        turns=chance.choice(_CONVERSATIONS),
+        # Longer than a process that has come may load.
+        calm=load_grace + chance.uniform(4, 12),
+        jobs=tuple(jobs),
+        apart=chance.uniform(0, 12),
+        speed=chance.uniform(8, 10),
+        down=chance.uniform(3, 6),
+        load_grace=load_grace,
+        hit_window=hit_window,
+    )
