@@ -1,4 +1,4 @@
-import { mkdir } from 'node:fs/promises';
+import { access, constants, mkdir } from 'node:fs/promises';
 import path from 'node:path';
 
 import { chromium } from 'playwright-core';
@@ -8,7 +8,7 @@ import { PageServer } from './server.mjs';
 // No window, no GPU and nothing in the background that the network would be asked for.
 const FLAGS = ['--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run'];
 
-const PATIENCE_MS = 30_000;
+const PATIENCE_MS = 60_000;
 const SETTLE_MS = 300;
 const FIRST_HEIGHT = 1000;
 
@@ -81,10 +81,9 @@ export class Camera {
     } else {
       await settle(page, failures);
     }
-    // Panels that end below the first height are measured again, and Grafana draws some of them anew.
     const height = failure ? FIRST_HEIGHT : await page.evaluate(() => window.picture.height());
     await page.setViewportSize({ width, height });
-    await page.waitForTimeout(SETTLE_MS);
+    await paint(page);
     await mkdir(path.dirname(out), { recursive: true });
     await page.screenshot({ path: out, animations: 'disabled' });
     return height;
@@ -92,11 +91,21 @@ export class Camera {
 }
 
 async function settle(page, failures) {
-  const seen = await page
-    .waitForFunction(() => window.picture.isSettled(), undefined, { timeout: PATIENCE_MS, polling: 100 })
-    .catch((error) => failures.push(`queries are not answered within ${PATIENCE_MS / 1000} s: ${error.message}`));
-  await page.evaluate(() => document.fonts.ready.then(() => true));
-  return seen;
+  try {
+    await page.waitForFunction(() => window.picture.isSettled(), undefined, { timeout: PATIENCE_MS, polling: 100 });
+  } catch (error) {
+    failures.push(`not all panels were drawn within ${PATIENCE_MS / 1000} s: ${error.message}`);
+  }
+}
+
+/** Waits until what the page knows is on its screen. */
+async function paint(page) {
+  await page.waitForTimeout(SETTLE_MS);
+  await page.evaluate(async () => {
+    await document.fonts.ready;
+    // A frame is on the screen when the next one begins.
+    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+  });
 }
 
 /** The errors that the page reports from now on, each once. */
@@ -117,7 +126,6 @@ function listen(page) {
 }
 
 async function onPath(name) {
-  const { access, constants } = await import('node:fs/promises');
   for (const folder of (process.env.PATH ?? '').split(path.delimiter)) {
     const file = path.join(folder, name);
     if (await access(file, constants.X_OK).then(() => true, () => false)) {

@@ -1,5 +1,5 @@
 import { LoadingState, type DataFrame } from '@grafana/data';
-import { sceneGraph, SceneQueryRunner, VizPanel, type SceneObject } from '@grafana/scenes';
+import { sceneGraph, SceneGridRow, VizPanel, type SceneObject } from '@grafana/scenes';
 
 import { overlapsOf } from './dashboard/overlaps';
 import { undrawn } from './dashboard/scene';
@@ -9,6 +9,8 @@ import type { Shot } from './shot';
 
 /** What there is to say of a picture, panels by their titles. */
 export interface Report {
+  /** All that are drawn, from top to bottom. */
+  panels: string[];
   queries: Query[];
   emptyQueries: Query[];
   queryErrors: QueryError[];
@@ -26,23 +28,38 @@ export interface Report {
 
 // Data that has come is drawn in the frames after it.
 const QUIET_MS = 400;
+const ENDED = [LoadingState.Done, LoadingState.Error];
 
-/** Whether all queries are answered, and what they brought had time to be drawn. */
+/** Whether all panels are there, their queries answered, and what those brought had time to be drawn. */
 export function isSettled(scene: SceneObject, journal: Journal): boolean {
-  const runners = sceneGraph.findAllObjects(scene, isVisibleRunner) as SceneQueryRunner[];
-  const done = runners.every(({ state }) => [LoadingState.Done, LoadingState.Error].includes(state.data?.state as LoadingState));
-  return done && journal.quiet > QUIET_MS;
+  return journal.quiet > QUIET_MS && panelsOf(scene).every(isReady);
 }
 
-function isVisibleRunner(object: SceneObject): boolean {
-  // A panel in a collapsed row is never activated, and asks nothing.
-  return object instanceof SceneQueryRunner && object.isActive;
+function isReady(panel: VizPanel): boolean {
+  const data = panel.state.$data?.state.data;
+  const answered = panel.state.$data === undefined || (data && ENDED.includes(data.state));
+  return panel.isActive && Boolean(answered) && elementOf(panel) !== null;
+}
+
+/** Those in collapsed rows, which ask nothing and are not shown, left out. */
+function panelsOf(scene: SceneObject): VizPanel[] {
+  const isShown = (one: SceneObject) => one instanceof VizPanel && !isHidden(one);
+  return sceneGraph.findAllObjects(scene, isShown) as VizPanel[];
+}
+
+function isHidden({ parent }: SceneObject): boolean {
+  return parent !== undefined && ((parent instanceof SceneGridRow && parent.state.isCollapsed === true) || isHidden(parent));
+}
+
+function elementOf(panel: VizPanel): HTMLElement | null {
+  return document.querySelector<HTMLElement>(`[data-viz-panel-key="${panel.state.key}"]`);
 }
 
 export function inspect(scene: SceneObject, journal: Journal, shot: Shot): Report {
-  const panels = (sceneGraph.findAllObjects(scene, (one) => one instanceof VizPanel && one.isActive) as VizPanel[]).map(look);
+  const panels = panelsOf(scene).map(look);
   const titles = (chosen: (panel: Look) => boolean) => panels.filter(chosen).map(({ title }) => title);
   return {
+    panels: titles(() => true),
     queries: journal.queries,
     emptyQueries: journal.empty,
     queryErrors: journal.errors,
@@ -58,8 +75,8 @@ export function inspect(scene: SceneObject, journal: Journal, shot: Shot): Repor
 type Look = ReturnType<typeof look>;
 
 function look(panel: VizPanel) {
-  const { key, title, pluginId, fieldConfig, $data, _pluginLoadError: loadError } = panel.state;
-  const element = document.querySelector<HTMLElement>(`[data-viz-panel-key="${key}"]`);
+  const { title, pluginId, fieldConfig, $data, _pluginLoadError: loadError } = panel.state;
+  const element = elementOf(panel);
   const heading = element?.querySelector<HTMLElement>('h2');
   const content = element?.querySelector<HTMLElement>('[data-testid="data-testid panel content"]');
   return {

@@ -3,6 +3,10 @@ import { calculateFontSize } from '@grafana/ui';
 
 const START = Math.PI * 0.87;
 const SWEEP = Math.PI * 1.26;
+// In radii: how far the thresholds around the arc reach, and how high it is with them.
+const REACH = 1.19;
+const HEIGHT = REACH * (1 + Math.sin(START));
+const MARGIN = 4;
 const TITLE_HEIGHT = 22;
 
 interface ArcProps {
@@ -20,8 +24,8 @@ export function GaugeArc({ value, field, width, height, theme, showMarkers }: Ar
   const max = field.max ?? 100;
   const share = (amount: number) => Math.min(1, Math.max(0, (amount - min) / (max - min || 1)));
   const room = height - (value.title ? TITLE_HEIGHT : 0);
-  const radius = Math.max(10, Math.min(width / 2, room * 0.62) - 12);
-  const center = { x: width / 2, y: room / 2 + radius * 0.22 };
+  const radius = Math.max(10, Math.min((width / 2 - MARGIN) / REACH, (room - 2 * MARGIN) / HEIGHT));
+  const center = { x: width / 2, y: (room - HEIGHT * radius) / 2 + REACH * radius };
   const text = formattedValueToString(value);
   const fontSize = Math.min(radius * 0.5, calculateFontSize(text, radius * 1.3, radius * 0.6, 1));
   const band = radius * 0.22;

@@ -40,7 +40,7 @@ export function HeatmapPanel(props: Props) {
         <BucketAxis names={names} area={area} theme={theme} />
         <TimeAxis {...rangeOf(props)} left={left} top={plotHeight} width={area.width} timeZone={props.timeZone} theme={theme} />
         <AnnotationLines {...rangeOf(props)} {...area} annotations={data.annotations} theme={theme} />
-        {showsLegend && <Legend cells={cells} top={plotHeight + AXIS_HEIGHT + 6} left={left} options={options} theme={theme} />}
+        {showsLegend && <Legend {...{ cells, left, options, theme }} room={area.width} top={plotHeight + AXIS_HEIGHT + 6} />}
       </svg>
     </div>
   );
@@ -116,17 +116,19 @@ function BucketAxis({ names, area, theme }: { names: string[]; area: Area; theme
 
 interface LegendProps {
   cells: Cells;
+  room: number;
   left: number;
   top: number;
   options: Props['options'];
   theme: GrafanaTheme2;
 }
 
-function Legend({ cells, left, top, options, theme }: LegendProps) {
+function Legend({ cells, room, left, top, options, theme }: LegendProps) {
   const most = largest(cells);
   const color = colorOf(options.color, most, theme);
   const steps = 50;
-  const width = LEGEND_WIDTH / steps;
+  const whole = Math.min(LEGEND_WIDTH, room);
+  const width = whole / steps;
   return (
     <g fill={theme.colors.text.secondary} fontSize={11}>
       {Array.from({ length: steps }, (_, step) => (
@@ -135,7 +137,7 @@ function Legend({ cells, left, top, options, theme }: LegendProps) {
       <text x={left} y={top + 20}>
         0
       </text>
-      <text x={left + LEGEND_WIDTH} y={top + 20} textAnchor="end">
+      <text x={left + whole} y={top + 20} textAnchor="end">
         {formattedValueToString(getValueFormat('short')(most))}
       </text>
     </g>
@@ -167,7 +169,11 @@ function largest({ counts }: Cells): number {
 
 function bucketName(name: string, axis?: { unit?: string; decimals?: number }): string {
   const bound = name === '+Inf' ? Infinity : Number(name);
-  return Number.isFinite(bound) ? formattedValueToString(getValueFormat(axis?.unit ?? 'short')(bound, axis?.decimals)) : name;
+  if (!Number.isFinite(bound) || !axis?.unit) {
+    return name;
+  }
+  const { text, ...rest } = getValueFormat(axis.unit)(bound, axis.decimals);
+  return formattedValueToString({ text: text.includes('.') ? text.replace(/\.?0+$/, '') : text, ...rest });
 }
 
 interface ColorOptions {

@@ -72,7 +72,7 @@ function Rows({ rows, theme, plotWidth, plotHeight, props }: RowsProps) {
         return (
           <g key={index}>
             <text x={left - PADDING} y={middle} dy="0.35em" textAnchor="end" fill={theme.colors.text.primary}>
-              {name}
+              {shortened(name, left - 2 * PADDING)}
             </text>
             {spans.map((span) => {
               const start = Math.max(left, place(span.from));
@@ -98,6 +98,16 @@ function Rows({ rows, theme, plotWidth, plotHeight, props }: RowsProps) {
       <AnnotationLines {...{ left, width, from, to, theme }} height={plotHeight - AXIS_HEIGHT} annotations={props.data.annotations} />
     </svg>
   );
+}
+
+/** The text, its end left out where it is wider than `width` pixels. */
+function shortened(text: string, width: number): string {
+  if (measureText(text, FONT_SIZE).width <= width) {
+    return text;
+  }
+  const lengths = Array.from({ length: text.length }, (_, length) => length);
+  const fits = lengths.filter((length) => measureText(`${text.slice(0, length)}…`, FONT_SIZE).width <= width);
+  return `${text.slice(0, fits.at(-1) ?? 0)}…`;
 }
 
 function rowsOf(frames: DataFrame[], end: number, merge: boolean): Row[] {
