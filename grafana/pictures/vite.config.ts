@@ -25,6 +25,15 @@ export default defineConfig({
   },
   // Two copies of one of these would each have a registry, or a theme, of its own.
   resolve: {
-    dedupe: ['react', 'react-dom', 'rxjs', '@emotion/css', '@emotion/react', '@grafana/data', '@grafana/runtime', '@grafana/ui'],
+    dedupe: [
+      'react',
+      'react-dom',
+      'rxjs',
+      '@emotion/css',
+      '@emotion/react',
+      '@grafana/data',
+      '@grafana/runtime',
+      '@grafana/ui',
+    ],
   },
 });

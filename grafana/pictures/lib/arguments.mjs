@@ -28,7 +28,12 @@ export async function readArguments(list) {
     return { shots: [], help };
   }
   const shots = batch === undefined ? [{}] : await readBatch(batch);
-  return { chromium, shots: shots.map((shot) => complete({ ...common, ...shot, var: { ...variables(common.var), ...variables(shot.var) } })) };
+  return {
+    chromium,
+    shots: shots.map((shot) =>
+      complete({ ...common, ...shot, var: { ...variables(common.var), ...variables(shot.var) } }),
+    ),
+  };
 }
 
 function parse(list) {

@@ -6,7 +6,13 @@ import { chromium } from 'playwright-core';
 import { PageServer } from './server.mjs';
 
 // No window, no GPU and nothing in the background that the network would be asked for.
-const FLAGS = ['--disable-gpu', '--disable-background-networking', '--disable-component-update', '--disable-sync', '--no-first-run'];
+const FLAGS = [
+  '--disable-gpu',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--no-first-run',
+];
 
 const PATIENCE_MS = 60_000;
 const SETTLE_MS = 300;
@@ -128,7 +134,12 @@ function listen(page) {
 async function onPath(name) {
   for (const folder of (process.env.PATH ?? '').split(path.delimiter)) {
     const file = path.join(folder, name);
-    if (await access(file, constants.X_OK).then(() => true, () => false)) {
+    if (
+      await access(file, constants.X_OK).then(
+        () => true,
+        () => false,
+      )
+    ) {
       return file;
     }
   }

@@ -34,7 +34,9 @@ export class PageServer {
   /** The URL of its Prometheus. */
   prometheus = '';
 
-  #server = http.createServer((request, response) => this.#answer(request, response).catch((error) => fail(response, 500, error)));
+  #server = http.createServer((request, response) =>
+    this.#answer(request, response).catch((error) => fail(response, 500, error)),
+  );
 
   async open() {
     await new Promise((resolve, reject) => {

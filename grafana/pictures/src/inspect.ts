@@ -48,7 +48,9 @@ function panelsOf(scene: SceneObject): VizPanel[] {
 }
 
 function isHidden({ parent }: SceneObject): boolean {
-  return parent !== undefined && ((parent instanceof SceneGridRow && parent.state.isCollapsed === true) || isHidden(parent));
+  return (
+    parent !== undefined && ((parent instanceof SceneGridRow && parent.state.isCollapsed === true) || isHidden(parent))
+  );
 }
 
 function elementOf(panel: VizPanel): HTMLElement | null {

@@ -2,7 +2,7 @@ import type { FieldConfigSource, ThresholdsConfig } from '@grafana/data';
 
 import type { Panel } from './model';
 
-/** The panel's field configuration, with the lowest threshold where it is in Grafana, and not at null as in the JSON. */
+/** The panel's field configuration. Its lowest threshold is null in the JSON, and without end in Grafana. */
 export function panelFieldConfig({ fieldConfig }: Panel): FieldConfigSource {
   const defaults = fieldConfig?.defaults ?? {};
   return {
@@ -17,5 +17,10 @@ export function panelFieldConfig({ fieldConfig }: Panel): FieldConfigSource {
 }
 
 function fromBottom(thresholds?: ThresholdsConfig): ThresholdsConfig | undefined {
-  return thresholds && { ...thresholds, steps: thresholds.steps.map((step) => ({ ...step, value: step.value ?? -Infinity })) };
+  return (
+    thresholds && {
+      ...thresholds,
+      steps: thresholds.steps.map((step) => ({ ...step, value: step.value ?? -Infinity })),
+    }
+  );
 }

@@ -21,7 +21,10 @@ export function sectionsOf(panels: Panel[], valuesOf: ValuesOf): Section[] {
     const height = bottomOf(section) - top;
     for (const copy of copiesOf(section, valuesOf)) {
       const grown = { row: copy.row, panels: repeatPanels(copy.panels, valuesOf) };
-      sections.push({ row: grown.row && down(grown.row, shift), panels: grown.panels.map((panel) => down(panel, shift)) });
+      sections.push({
+        row: grown.row && down(grown.row, shift),
+        panels: grown.panels.map((panel) => down(panel, shift)),
+      });
       shift += bottomOf(grown) - top;
     }
     shift -= height;

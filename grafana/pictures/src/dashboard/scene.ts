@@ -64,7 +64,7 @@ function annotationLayer(annotation: Annotation) {
   });
 }
 
-/** Puts the board's panels into the scene, those of repeats once for each value. The variables must have their values. */
+/** Puts the board's panels into the scene, repeated ones once per value: the variables must have theirs. */
 export function addPanels(scene: DashboardScene, shot: Shot): void {
   const sections = sectionsOf(shot.dashboard.panels, (name) => valuesOf(scene, name));
   const children = sections.flatMap((section, index) => sectionItems(section, index));

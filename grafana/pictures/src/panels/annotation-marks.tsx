@@ -18,7 +18,7 @@ interface MarksProps {
   annotations: DataFrame[];
 }
 
-/** Draws annotations into a graph: a dashed line and a mark below for an event, a shade between two lines for a region. */
+/** Draws annotations into a graph: a dashed line for an event, a shade between two for a region, and a mark below. */
 export function AnnotationMarks({ config, annotations }: MarksProps) {
   const theme = useTheme2();
   const plot = useRef<uPlot | undefined>(undefined);

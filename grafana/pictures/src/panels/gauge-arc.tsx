@@ -1,4 +1,10 @@
-import { formattedValueToString, ThresholdsMode, type DisplayValue, type FieldConfig, type GrafanaTheme2 } from '@grafana/data';
+import {
+  formattedValueToString,
+  ThresholdsMode,
+  type DisplayValue,
+  type FieldConfig,
+  type GrafanaTheme2,
+} from '@grafana/data';
 import { calculateFontSize } from '@grafana/ui';
 
 const START = Math.PI * 0.87;

@@ -1,4 +1,11 @@
-import { FieldType, formattedValueToString, getValueFormat, type DataFrame, type Field, type GrafanaTheme2 } from '@grafana/data';
+import {
+  FieldType,
+  formattedValueToString,
+  getValueFormat,
+  type DataFrame,
+  type Field,
+  type GrafanaTheme2,
+} from '@grafana/data';
 import { measureText, useTheme2 } from '@grafana/ui';
 import * as chromatic from 'd3-scale-chromatic';
 import { useEffect, useRef } from 'react';
@@ -38,9 +45,18 @@ export function HeatmapPanel(props: Props) {
       <Plot cells={cells} area={area} props={props} theme={theme} />
       <svg width={width} height={height} style={{ position: 'absolute' }} fontSize={FONT_SIZE}>
         <BucketAxis names={names} area={area} theme={theme} />
-        <TimeAxis {...rangeOf(props)} left={left} top={plotHeight} width={area.width} timeZone={props.timeZone} theme={theme} />
+        <TimeAxis
+          {...rangeOf(props)}
+          left={left}
+          top={plotHeight}
+          width={area.width}
+          timeZone={props.timeZone}
+          theme={theme}
+        />
         <AnnotationLines {...rangeOf(props)} {...area} annotations={data.annotations} theme={theme} />
-        {showsLegend && <Legend {...{ cells, left, options, theme }} room={area.width} top={plotHeight + AXIS_HEIGHT + 6} />}
+        {showsLegend && (
+          <Legend {...{ cells, left, options, theme }} room={area.width} top={plotHeight + AXIS_HEIGHT + 6} />
+        )}
       </svg>
     </div>
   );
@@ -132,7 +148,14 @@ function Legend({ cells, room, left, top, options, theme }: LegendProps) {
   return (
     <g fill={theme.colors.text.secondary} fontSize={11}>
       {Array.from({ length: steps }, (_, step) => (
-        <rect key={step} x={left + step * width} y={top} width={width + 0.5} height={8} fill={color(((step + 1) / steps) * most)} />
+        <rect
+          key={step}
+          x={left + step * width}
+          y={top}
+          width={width + 0.5}
+          height={8}
+          fill={color(((step + 1) / steps) * most)}
+        />
       ))}
       <text x={left} y={top + 20}>
         0
@@ -183,7 +206,11 @@ interface ColorOptions {
 }
 
 /** The colour of a count, darkest in a dark theme and lightest in a light one where there is least. */
-function colorOf({ scheme = 'Oranges', exponent = 0.5, reverse = false }: ColorOptions = {}, most: number, theme: GrafanaTheme2) {
+function colorOf(
+  { scheme = 'Oranges', exponent = 0.5, reverse = false }: ColorOptions = {},
+  most: number,
+  theme: GrafanaTheme2,
+) {
   const interpolate = chromatic[`interpolate${scheme}`] ?? chromatic.interpolateOranges;
   const backwards = (ALWAYS_BACKWARDS.has(scheme) || (theme.isDark && !NEVER_BACKWARDS.has(scheme))) !== reverse;
   return (count: number) => {
@@ -193,4 +220,14 @@ function colorOf({ scheme = 'Oranges', exponent = 0.5, reverse = false }: ColorO
 }
 
 const ALWAYS_BACKWARDS = new Set(['Spectral', 'RdYlGn', 'RdYlBu', 'RdBu']);
-const NEVER_BACKWARDS = new Set(['Turbo', 'Cividis', 'Viridis', 'Magma', 'Inferno', 'Plasma', 'Warm', 'Cool', 'Rainbow']);
+const NEVER_BACKWARDS = new Set([
+  'Turbo',
+  'Cividis',
+  'Viridis',
+  'Magma',
+  'Inferno',
+  'Plasma',
+  'Warm',
+  'Cool',
+  'Rainbow',
+]);

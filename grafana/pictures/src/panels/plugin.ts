@@ -1,11 +1,10 @@
 import { FieldColorModeId, FieldConfigProperty, PanelPlugin, type PanelProps } from '@grafana/data';
 import type { ComponentType } from 'react';
 
-/* eslint-disable @typescript-eslint/no-explicit-any */
 /** What a panel gets; its options are those of the board's JSON, and any of them can be missing. */
 export type Props = PanelProps<any>;
 
-/** Custom options of fields, by their path, and the value that each has unless the board or an override says otherwise. */
+/** Custom options of fields, by path, and the value that each has unless the board says otherwise. */
 type CustomOptions = Record<string, unknown>;
 
 const HIDE = { hideFrom: { tooltip: false, viz: false, legend: false } };
@@ -54,7 +53,13 @@ export const TABLE_OPTIONS: CustomOptions = {
   wrapText: undefined,
 };
 
-export const TIMELINE_OPTIONS: CustomOptions = { ...HIDE, fillOpacity: 70, lineWidth: 0, spanNulls: false, insertNulls: false };
+export const TIMELINE_OPTIONS: CustomOptions = {
+  ...HIDE,
+  fillOpacity: 70,
+  lineWidth: 0,
+  spanNulls: false,
+  insertNulls: false,
+};
 
 export const HEATMAP_OPTIONS: CustomOptions = { ...HIDE, scaleDistribution: undefined };
 

@@ -37,11 +37,12 @@ export function StateTimelinePanel(props: Props) {
   if (!rows.length) {
     return <NoData {...props} />;
   }
-  const legend = options.legend?.showLegend === false ? null : (
-    <VizLayout.Legend placement="bottom">
-      <VizLegend items={legendItems(rows)} displayMode={'list' as never} placement="bottom" readonly />
-    </VizLayout.Legend>
-  );
+  const legend =
+    options.legend?.showLegend === false ? null : (
+      <VizLayout.Legend placement="bottom">
+        <VizLegend items={legendItems(rows)} displayMode={'list' as never} placement="bottom" readonly />
+      </VizLayout.Legend>
+    );
   return (
     <VizLayout width={width} height={height} legend={legend}>
       {(plotWidth: number, plotHeight: number) => <Rows {...{ rows, theme, plotWidth, plotHeight, props }} />}
@@ -60,7 +61,10 @@ interface RowsProps {
 function Rows({ rows, theme, plotWidth, plotHeight, props }: RowsProps) {
   const { timeRange, timeZone, options } = props;
   const [from, to] = [timeRange.from.valueOf(), timeRange.to.valueOf()];
-  const left = Math.min(plotWidth / 3, Math.max(...rows.map(({ name }) => measureText(name, FONT_SIZE).width)) + 2 * PADDING);
+  const left = Math.min(
+    plotWidth / 3,
+    Math.max(...rows.map(({ name }) => measureText(name, FONT_SIZE).width)) + 2 * PADDING,
+  );
   const width = plotWidth - left;
   const rowHeight = Math.max(1, plotHeight - AXIS_HEIGHT) / rows.length;
   const bar = rowHeight * (options.rowHeight ?? 0.9);
@@ -82,7 +86,14 @@ function Rows({ rows, theme, plotWidth, plotHeight, props }: RowsProps) {
               const color = span.state.color ?? theme.colors.text.disabled;
               return (
                 <g key={span.from}>
-                  <rect x={start} y={middle - bar / 2} width={Math.max(1, length)} height={bar} fill={color} fillOpacity={fillOpacity} />
+                  <rect
+                    x={start}
+                    y={middle - bar / 2}
+                    width={Math.max(1, length)}
+                    height={bar}
+                    fill={color}
+                    fillOpacity={fillOpacity}
+                  />
                   {fits && (
                     <text x={start + PADDING} y={middle} dy="0.35em" fill={theme.colors.getContrastText(color)}>
                       {text}
@@ -95,7 +106,11 @@ function Rows({ rows, theme, plotWidth, plotHeight, props }: RowsProps) {
         );
       })}
       <TimeAxis {...{ left, width, from, to, timeZone, theme }} top={plotHeight - AXIS_HEIGHT} />
-      <AnnotationLines {...{ left, width, from, to, theme }} height={plotHeight - AXIS_HEIGHT} annotations={props.data.annotations} />
+      <AnnotationLines
+        {...{ left, width, from, to, theme }}
+        height={plotHeight - AXIS_HEIGHT}
+        annotations={props.data.annotations}
+      />
     </svg>
   );
 }

@@ -23,7 +23,10 @@ export function TimeAxis({ left, top, width, from, to, timeZone, theme }: AxisPr
   const least = (to - from) / Math.max(1, width / TICK_WIDTH);
   const step = STEPS.find((one) => one >= least) ?? STEPS[STEPS.length - 1];
   const first = Math.ceil(from / step) * step;
-  const ticks = Array.from({ length: Math.max(0, Math.floor((to - first) / step) + 1) }, (_, index) => first + index * step);
+  const ticks = Array.from(
+    { length: Math.max(0, Math.floor((to - first) / step) + 1) },
+    (_, index) => first + index * step,
+  );
   const format = step >= 1440 * MINUTE ? 'MM/DD' : 'HH:mm';
   const place = (time: number) => left + ((time - from) / (to - from)) * width;
   // A label that does not fit between the edges is left out.

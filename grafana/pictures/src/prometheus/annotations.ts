@@ -1,4 +1,10 @@
-import { rangeUtil, type AnnotationEvent, type AnnotationQuery, type AnnotationSupport, type DataFrame } from '@grafana/data';
+import {
+  rangeUtil,
+  type AnnotationEvent,
+  type AnnotationQuery,
+  type AnnotationSupport,
+  type DataFrame,
+} from '@grafana/data';
 import { of } from 'rxjs';
 
 import { renderLabels } from './frames';

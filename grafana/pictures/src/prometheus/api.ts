@@ -35,7 +35,10 @@ export async function queryRange(expression: string, start: number, end: number,
 /** The values of a label, of all series or of those that `matcher` selects. Times in seconds. */
 export async function labelValues(label: string, matcher: string, start: number, end: number): Promise<string[]> {
   const range = { start: String(start), end: String(end) };
-  return call<string[]>(`label/${encodeURIComponent(label)}/values`, matcher ? { ...range, 'match[]': matcher } : range);
+  return call<string[]>(
+    `label/${encodeURIComponent(label)}/values`,
+    matcher ? { ...range, 'match[]': matcher } : range,
+  );
 }
 
 /** The names of labels, of all series or of those that `matcher` selects. Times in seconds. */

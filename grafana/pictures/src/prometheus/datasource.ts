@@ -150,7 +150,9 @@ async function findValues(expression: string, range?: TimeRange): Promise<Metric
   const metrics = /^metrics\((.*)\)$/s.exec(expression);
   if (metrics) {
     const pattern = new RegExp(metrics[1]);
-    return (await labelValues('__name__', '', start, end)).filter((name) => pattern.test(name)).map((text) => ({ text }));
+    return (await labelValues('__name__', '', start, end))
+      .filter((name) => pattern.test(name))
+      .map((text) => ({ text }));
   }
   const result = /^query_result\((.+)\)$/s.exec(expression);
   if (result) {

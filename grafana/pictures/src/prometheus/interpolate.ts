@@ -25,7 +25,12 @@ export function stepOf(query: PrometheusQuery, request: DataQueryRequest<Prometh
 }
 
 /** The expression with all variables replaced, the ones about time as Grafana's data source for Prometheus has them. */
-export function interpolate(query: PrometheusQuery, request: DataQueryRequest<PrometheusQuery>, stepMs: number, scrapeMs: number) {
+export function interpolate(
+  query: PrometheusQuery,
+  request: DataQueryRequest<PrometheusQuery>,
+  stepMs: number,
+  scrapeMs: number,
+) {
   const shortest = query.interval ? rangeUtil.intervalToMs(replace(query.interval, request.scopedVars)) : scrapeMs;
   const rangeMs = request.range.to.valueOf() - request.range.from.valueOf();
   const rangeSeconds = Math.ceil(rangeMs / 1000);
