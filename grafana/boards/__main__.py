@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from boards import files
+from boards.files import files
 
 
 def main() -> int:

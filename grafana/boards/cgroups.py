@@ -135,6 +135,11 @@ def reclaim() -> tuple[Panel, ...]:
             unit="ops", none="no cgroup watched in full", alerts=("OomcastMemoryThrash",),
         ),
         lines(
+            "Major faults of cgroups", "Page faults that read a disk.",
+            Query(top(per_second("oomcast_cgroup_pgmajfault_total", "cgroup", where=(CGROUP,))), _LEGEND),
+            unit="ops", none="no cgroup here", alerts=("OomcastMajorFaults",),
+        ),
+        lines(
             "Kills as cgroups count them",
             "From the cgroups' own counters, which parents repeat (scope hierarchical). Each kill is counted once"
             " above.",

@@ -74,7 +74,7 @@ def _next(limit: Limits) -> Panel:
         "A row for each node, the one that runs out first on top: what runs out, whose, and in how long. The KV"
         " cache is"
         " apart, as a full one makes requests wait and kills nothing. Click a node for all of it.",
-        Query(some), Query(_UP), Query(engine_state()), Query(pool), Query(kills(3600)),
+        Query(some), Query(_UP), Query(engine_state(by())), Query(pool), Query(kills(3600)),
         Query(f"count {by()} ({critical})"),
         columns=(
             Column("cluster", "Cluster"),

@@ -10,18 +10,9 @@ _LEGEND = "{{node}} {{short}}"
 
 
 def memory(limit: Limits) -> tuple[Panel, ...]:
-    peak, plateau = gpu("oomcast_gpu_memory_used_peak_bytes"), gpu("oomcast_gpu_memory_plateau_bytes")
+    peak, plateau = _peak_and_plateau()
     return (
-        lines(
-            "GPU memory at its peak, share of usable",
-            "Largest reading of each minute, as a share of what can be allocated, and what memory returns to (plateau)."
-            " The green line is an engine that is well (18.2 of 80 GB), the red one its crash. A pool that is reserved"
-            " may stand near the red line all day: then only a peak above the plateau is one.",
-            Query(short(f"{peak} / ({usable()} > 0)", "gpu"), f"{_LEGEND} peak"),
-            Query(short(f"{plateau} / ({usable()} > 0)", "gpu"), f"{_LEGEND} plateau"),
-            unit="percentunit", maximum=1, width=12, height=9, none=_NONE,
-            limits=((limit["healthy_memory"], GOOD), (limit["crash_memory"], BAD)), alerts=("OomcastGpuMemoryFull",),
-        ),
+        peaks(limit),
         lines(
             "GPU memory",
             "Used now, at its peak of the last minute, the plateau, and what can be allocated.",
@@ -43,19 +34,7 @@ def memory(limit: Limits) -> tuple[Panel, ...]:
             Query(short(gpu("oomcast_gpu_memory_largest_step_bytes"), "gpu"), f"{_LEGEND} largest step"),
             unit="bytes", none=_NONE, alerts=("OomcastGpuMemoryFull", "OomcastGpuExhaustion"),
         ),
-        lines(
-            "Who has GPU memory",
-            "The largest and fastest growing processes, the rest of them, and what no process on the driver's list"
-            " holds.",
-            Query(
-                f"topk(10, max {by('process', 'pid', 'cgroup', 'gpu')}"
-                f" ({of('oomcast_gpu_process_memory_bytes', GPU)}))",
-                "{{node}} {{process}} {{pid}}",
-            ),
-            Query(f"sum {by()} ({of('oomcast_gpu_process_memory_other_bytes', GPU)})", "{{node}} others"),
-            Query(f"sum {by()} ({of('oomcast_gpu_memory_unattributed_bytes', GPU)})", "{{node}} of nobody"),
-            unit="bytes", none="no process on a GPU", alerts=("OomcastGpuExhaustion",),
-        ),
+        holders(),
         lines(
             "Time exhausted",
             "Share of the time at or above 98 % of what can be allocated. Of a pool that is reserved this is normal.",
@@ -72,12 +51,47 @@ def memory(limit: Limits) -> tuple[Panel, ...]:
         ),
         lines(
             "GPUs that are here",
-            "GPUs that the driver's source counts, and those that should be here.",
+            "GPUs that the driver's source counts, those that should be here, and those that answer.",
             Query(f"max {by()} ({of('oomcast_gpus')})", "{{node}} here"),
             Query(f"max {by()} ({of('oomcast_gpus_expected')})", "{{node}} expected"),
+            Query(f"sum {by()} ({of('oomcast_gpu_up')})", "{{node}} answer"),
             unit="short", decimals=0, none=_NONE, alerts=("OomcastGpusMissing",),
         ),
     )  # fmt: skip
+
+
+def peaks(limit: Limits) -> Panel:
+    peak, plateau = _peak_and_plateau()
+    return lines(
+        "GPU memory at its peak, share of usable",
+        "Largest reading of each minute, as a share of what can be allocated, and what memory returns to (plateau)."
+        " The green line is an engine that is well (18.2 of 80 GB), the red one its crash. A pool that is reserved"
+        " may stand near the red line all day: then only a peak above the plateau is one.",
+        Query(short(f"{peak} / ({usable()} > 0)", "gpu"), f"{_LEGEND} peak"),
+        Query(short(f"{plateau} / ({usable()} > 0)", "gpu"), f"{_LEGEND} plateau"),
+        unit="percentunit", maximum=1, width=12, height=9, none=_NONE,
+        limits=((limit["healthy_memory"], GOOD), (limit["crash_memory"], BAD)), alerts=("OomcastGpuMemoryFull",),
+    )  # fmt: skip
+
+
+def holders() -> Panel:
+    return lines(
+        "Who has GPU memory",
+        "The largest and fastest growing processes, the rest of them, and what no process on the driver's list"
+        " holds.",
+        Query(
+            f"topk(10, max {by('process', 'pid', 'cgroup', 'gpu')}"
+            f" ({of('oomcast_gpu_process_memory_bytes', GPU)}))",
+            "{{node}} {{process}} {{pid}}",
+        ),
+        Query(f"sum {by()} ({of('oomcast_gpu_process_memory_other_bytes', GPU)})", "{{node}} others"),
+        Query(f"sum {by()} ({of('oomcast_gpu_memory_unattributed_bytes', GPU)})", "{{node}} of nobody"),
+        unit="bytes", none="no process on a GPU", alerts=("OomcastGpuExhaustion",),
+    )  # fmt: skip
+
+
+def _peak_and_plateau() -> tuple[str, str]:
+    return gpu("oomcast_gpu_memory_used_peak_bytes"), gpu("oomcast_gpu_memory_plateau_bytes")
 
 
 def hardware() -> tuple[Panel, ...]:
@@ -125,7 +139,8 @@ def hardware() -> tuple[Panel, ...]:
              ("oomcast_gpu_memory_copy_utilization_ratio", "memory traffic")),
         each("Power", "Power that is drawn, and that may be drawn.", "watt",
              ("oomcast_gpu_power_watts", "drawn"), ("oomcast_gpu_power_limit_watts", "limit")),
-        lines("Temperature", "By sensor.", Query(warmth, f"{_LEGEND} {{{{sensor}}}}"), unit="celsius", none=_NONE),
+        lines("Temperature", "Of the chip and of its memory, where it is told.",
+              Query(warmth, f"{_LEGEND} {{{{sensor}}}}"), unit="celsius", none=_NONE),
         lines("Clocks", "Present clock frequencies.", Query(clock, f"{_LEGEND} {{{{clock}}}}"), unit="hertz",
               none=_NONE),
         moved("PCIe", "Bytes over PCIe; a lower bound where the driver's counter wraps.",

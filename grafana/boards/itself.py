@@ -16,7 +16,7 @@ def board(limit: Limits) -> Board:
             Row("Is it watching", (*_tiles(limit), _collectors(limit))),
             Row("How fresh", _fresh(limit)),
             Row("What it costs", _cost(limit)),
-            Row("What is missing", _missing()),
+            Row("What is missing", (*_missing(), _unlabelled())),
             Row("eBPF", probes.panels(), collapsed=True),
         ),
         ("engine", "gpu"),
@@ -156,6 +156,16 @@ def _cost(limit: Limits) -> tuple[Panel, ...]:
             columns=(Column("node", "Node"), Column("version", "Version"), Column("python", "Python")),
             width=8, alerts=("OomcastDown",),
         ),
+    )  # fmt: skip
+
+
+def _unlabelled() -> Panel:
+    targets = of("up", 'node=""')
+    return table(
+        "Targets without a node", "Rules and boards take all targets without the label node for one node.",
+        Query(f"count by (job, instance) ({targets})"),
+        columns=(Column("job", "Job"), Column("instance", "Instance")),
+        width=8, alerts=("OomcastTargetUnlabelled",),
     )  # fmt: skip
 
 

@@ -1,10 +1,10 @@
 """Long prompts and the KV cache: what is asked for, what fits, what is lost."""
 
-from boards import objectives
+from boards import gpus, objectives
 from boards.board import Board, Row
-from boards.meanings import engine_timeline, kv_usage, waiting
+from boards.meanings import engine_timeline, kv_usage, time_left, waiting
 from boards.panels import BAD, GOOD, WARN, Panel, heatmap, lines, tile
-from boards.query import ENGINE, Query, by, engine, increase, of, per_second, rate, recorded
+from boards.query import ENGINE, GPU, Query, by, engine, increase, of, per_second, rate, recorded
 from oomcast.rules.engine import USUAL_HITS
 from oomcast.rules.thresholds import Limits
 
@@ -21,11 +21,12 @@ def board(limit: Limits) -> Board:
             Row("Now", (*_tiles(limit), engine_timeline())),
             Row("Prompts", _prompts(limit)),
             Row("KV cache", _pool(limit)),
+            Row("GPUs", _memory(limit)),
             Row("What clients get", objectives.answers(limit)),
             Row("Objectives", objectives.panels(limit)),
             Row("Gateway", _gateway(), collapsed=True),
         ),
-        ("model", "engine"),
+        ("model", "engine", "gpu"),
     )
 
 
@@ -172,6 +173,18 @@ def _pool(limit: Limits) -> tuple[Panel, ...]:
             unit="bytes", none=_NONE,
         ),
     )  # fmt: skip
+
+
+def _memory(limit: Limits) -> tuple[Panel, ...]:
+    """What a prefill takes beside the pool shows here and nowhere else."""
+    matchers = 'resource=~"gpu_memory|gpu_mig_memory"', GPU
+    left = "How long GPU memory lasts: what ends engines is a prefill that finds none, and the KV cache says"
+    " nothing of it."
+    return (
+        time_left("GPU memory runs out in", left, limit, *matchers, width=8),
+        gpus.peaks(limit),
+        gpus.holders(),
+    )
 
 
 def _gateway() -> tuple[Panel, ...]:

@@ -49,8 +49,9 @@ def time_steps(limit: Limits) -> Steps:
     return ((0, BAD), (limit["exhaustion_critical"], WARN), (limit["exhaustion_warning"], GOOD))
 
 
-def engine_state(*labels: str) -> str:
-    return ranked("oomcast_engine_state", tuple(ENGINE_STATES), by(*labels), ENGINE)
+def engine_state(clause: str, *matchers: str) -> str:
+    """The place in ENGINE_STATES of the worst state. clause: by whom."""
+    return ranked("oomcast_engine_state", tuple(ENGINE_STATES), clause, *matchers)
 
 
 def engine_timeline(width: int = 24) -> Panel:
@@ -58,7 +59,7 @@ def engine_timeline(width: int = 24) -> Panel:
         "What the engines do",
         "The worst state that holds of each engine. Restarted, unreachable and dead are an end; thrashing, piling up,"
         " hit rate collapse and deadlocked come before one.",
-        Query(engine_state("engine"), "{{node}} {{engine}}"),
+        Query(engine_state(by("engine"), ENGINE), "{{node}} {{engine}}"),
         names=tuple(ENGINE_STATES), colours=tuple(ENGINE_STATES.values()), width=width, none="no engine here",
         alerts=("OomcastEngineDeadlocked", "OomcastPreemptionStorm", "OomcastQueuePileUp"),
     )  # fmt: skip

@@ -14,7 +14,7 @@ def panels() -> tuple[Panel, ...]:
         ),
         lines(
             "What probes cost", "Time that they take from the processes they are attached to, of one core; estimated.",
-            Query(f"sum {by('probe', 'kind')} ({of('oomcast_ebpf_cost_ratio')})", "{{node}} {{probe}} {{kind}}"),
+            Query(f"max {by('probe', 'kind')} ({of('oomcast_ebpf_cost_ratio')})", "{{node}} {{probe}} {{kind}}"),
             unit="percentunit", none=off, alerts=("OomcastOverCpuBudget",),
         ),
         lines(
