@@ -1,6 +1,6 @@
 """Who is told what: a real Alertmanager with the shipped routes and inhibition, faster and with one webhook for all.
 
-All scenes are played at once, each in a cluster of its own: what fires at first, and what is over later.
+All scenes are played at once: what fires at first, and what is over later.
 """
 
 import json
@@ -9,13 +9,13 @@ import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import pytest
 import yaml
 
 from alerts.alertmanagers import faster, shipped
+from alerts.scenes import FIRING, OVER, Labels
 from e2e.prometheuses import Prometheus, found
 from e2e.stack import Message, alertmanager, webhook
 from requires import needs
@@ -24,103 +24,6 @@ pytestmark = needs("prometheus")
 
 FACTOR = 50.0
 """So pages wait 0.2 s and tickets 1.2 s, and what changes is told after 1.2 s, or 6 s of tickets."""
-
-Labels = dict[str, str]
-
-
-def critical(alertname: str, node: str = "", **labels: str) -> Labels:
-    return _labels(alertname, "critical", node, labels)
-
-
-def warning(alertname: str, node: str = "", **labels: str) -> Labels:
-    return _labels(alertname, "warning", node, labels)
-
-
-def info(alertname: str, node: str = "", **labels: str) -> Labels:
-    return _labels(alertname, "info", node, labels)
-
-
-def _labels(alertname: str, severity: str, node: str, labels: Labels) -> Labels:
-    every = {"alertname": f"Oomcast{alertname}", "severity": severity, "phase": "fact", "node": node, **labels}
-    return {key: value for key, value in every.items() if value}
-
-
-FORECAST = {"phase": "forecast"}
-SYMPTOM = {"phase": "symptom"}
-ITSELF = {"phase": "itself"}
-CGROUP = {"resource": "cgroup_memory", **FORECAST}
-GPU = {"resource": "gpu_memory", **FORECAST}
-SUDDEN = {"audience": "automation", **FORECAST}
-
-FIRING: dict[str, list[Labels]] = {
-    "ten": [critical(f"Fact{number}", "a") for number in range(10)],
-    "two": [critical("EngineDown", "a", engine="x"), critical("EngineDown", "b", engine="x")],
-    "spanning": [critical("EngineDown", node, engine="x", engine_group="g") for node in ("a", "b", "c")],
-    "known": [
-        critical("GpuExhaustion", "a", engine="x", **GPU),
-        critical("HitRateCollapse", "a", engine="x", **SYMPTOM),
-        warning("QueuePileUp", "a", engine="x", **SYMPTOM),
-        critical("EngineKilled", "a", owner="o"),
-        warning("OomKill", "a", owner="o", limit_owner="o"),
-        warning("SloRisk", "a", engine="x", **FORECAST),
-        critical("HitRateCollapse", "b", engine="x", **SYMPTOM),
-        warning("QueuePileUp", "b", engine="x", **SYMPTOM),
-    ],
-    "only-warned": [
-        warning("GpuExhaustion", "a", engine="x", **GPU),
-        critical("HitRateCollapse", "a", engine="x", **SYMPTOM),
-    ],
-    "sudden": [
-        critical("ExhaustionSudden", "a", cgroup="/x", resource="cgroup_memory", **SUDDEN),
-        critical("CgroupExhaustion", "a", cgroup="/x", **CGROUP),
-        critical("ExhaustionSudden", "b", gpu="0", resource="gpu_memory", **SUDDEN),
-        critical("GpuExhaustion", "b", engine="x", **GPU),
-        critical("ExhaustionSudden", "c", cgroup="/x", resource="cgroup_memory", **SUDDEN),
-        critical("CgroupExhaustion", "c", cgroup="/y", **CGROUP),
-        critical("HostExhaustion", "c", resource="host_memory", **FORECAST),
-        critical("EngineKilled", "c", owner="o"),
-    ],
-    "objects": [
-        critical("CgroupExhaustion", "a", cgroup="/x", **CGROUP),
-        warning("CgroupExhaustion", "a", cgroup="/x", **CGROUP),
-        warning("CgroupExhaustion", "a", cgroup="/y", **CGROUP),
-        warning("CgroupExhaustion", "b", cgroup="/x", **CGROUP),
-        critical("EngineDown", "a", engine="x"),
-        warning("EngineDown", "a", engine="x"),
-        warning("EngineDown", "a", engine="y"),
-        critical("HostExhaustion", "a", resource="host_memory", **FORECAST),
-        warning("HostExhaustion", "a", resource="host_memory", **FORECAST),
-        critical("Xid", "a", xid="79"),
-        warning("Xid", "a", xid="48"),
-        critical("SloBurn", "c", engine="x", objective="ttft", up_to="65536", **SYMPTOM),
-        warning("SloBurn", "c", engine="x", objective="ttft", up_to="65536", **SYMPTOM),
-        warning("SloBurn", "c", engine="x", objective="ttft", up_to="131072", **SYMPTOM),
-    ],
-    "no-node": [
-        critical("GpuExhaustion", engine="x", **GPU),
-        warning("GpuExhaustion", engine="x", **GPU),
-        warning("QueuePileUp", engine="x", **SYMPTOM),
-        critical("Down", **ITSELF),
-        warning("TargetUnlabelled", instance="a:19128", **ITSELF),
-    ],
-    "down": [
-        critical("Down", "a", **ITSELF),
-        warning("CollectorDown", "a", collector="gpu", **ITSELF),
-        warning("Stale", "a", collector="gpu", **ITSELF),
-        warning("OomKill", "a", owner="o", limit_owner="o"),
-        warning("CollectorDown", "b", collector="gpu", **ITSELF),
-    ],
-    "absent": [critical("Absent", **ITSELF), warning("NodeUncovered", "a", **ITSELF)],
-    "uncovered": [warning("NodeUncovered", "a", **ITSELF)],
-    "noted": [info("TenantOomKill", "a", owner="o", limit_owner="o")],
-    "over": [critical("EngineDown", "a", engine="x"), critical("EngineDown", "a", engine="y")],
-    "watchdog": [{"alertname": "OomcastWatchdog", "severity": "none", **ITSELF}],
-}
-OVER: dict[str, list[Labels]] = {
-    "sudden": [alert for alert in FIRING["sudden"] if alert["alertname"] == "OomcastExhaustionSudden"],
-    "over": FIRING["over"],
-    "watchdog": FIRING["watchdog"],
-}
 
 
 class Scenes(NamedTuple):
@@ -190,6 +93,8 @@ def test_automation_comes_first_and_holds_back_the_page_about_the_same_memory(sc
         "/automation a ExhaustionSudden critical /x": 1,
         "/automation b ExhaustionSudden critical 0": 1,
         "/automation c ExhaustionSudden critical /x": 1,
+        "/automation d ExhaustionSudden critical 0": 1,
+        "/page d GpuMemoryFull critical": 1,
         "/page c CgroupExhaustion critical /y": 1,
         "/page c HostExhaustion critical": 1,
         "/page c EngineKilled critical o": 1,
@@ -205,6 +110,7 @@ def test_people_are_paged_when_automation_has_ended_and_memory_still_runs_out(sc
         "/automation a ExhaustionSudden critical /x": 1,
         "/automation b ExhaustionSudden critical 0": 1,
         "/automation c ExhaustionSudden critical /x": 1,
+        "/automation d ExhaustionSudden critical 0": 1,
     }
 
 
@@ -256,9 +162,8 @@ def test_what_is_over_is_told_once(scenes: Scenes) -> None:
 def test_the_watchdog_is_heard_of_each_minute_until_it_is_not(scenes: Scenes) -> None:
     heard = _of(scenes.before, "watchdog")
     assert {message.path for message in heard} == {"/deadman"}
-    gaps = [(later.at - earlier.at) * FACTOR for earlier, later in pairwise(heard)]
-    assert len(heard) >= 3
-    assert all(45 <= gap <= 90 for gap in gaps), gaps
+    # The scene lasts 200 s of those that are shipped: at 0, 60, 120 and 180 s, or a little later on a busy machine.
+    assert 3 <= len(heard) <= 4
     assert _of(scenes.after, "watchdog") == []
 
 
