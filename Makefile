@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-engines run test demo test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-engines run test demo dashboards test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ test: setup-dev setup-prometheus setup-cc setup-ebpf ## run all tests
 
 demo: setup setup-cc ## play the crash of an engine on long prompts, in a minute and a half (ARGS="--keep")
 	@PYTHONPATH=demo:tests $(BIN)/python -m incident $(ARGS)
+
+dashboards: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## draw every dashboard with real data, before and after a crash: five minutes
+	@PYTHONPATH=demo:grafana:tests $(BIN)/python -m gallery $(ARGS)
 
 test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual machine: x86-64, root, 140 MB of disk, under two minutes
 	@$(BIN)/python -m pytest tests/vm $(ARGS)

@@ -1,5 +1,6 @@
 """What a node is made of: driver, daemon, and one engine after the other at the same address."""
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -112,7 +113,9 @@ class Site:
     def _settings(self) -> dict[str, object]:
         off = {name: {"enabled": False} for name in ("ebpf", "kernel_log", "engine_log", "host")}
         cgroup = {"include": [f"*/{Path(self.spec.cgroup).name}"]} if self.spec.cgroup else {"enabled": False}
+        more = json.loads(self.spec.settings)
         return {
+            **more,
             "collectors": {
                 **off,
                 "cgroup": cgroup,
@@ -122,7 +125,8 @@ class Site:
                     "hit_window": self.spec.hit_window,
                 },
                 "requests": {"socket": str(self.directory / "requests")},
-            }
+                **more.get("collectors", {}),
+            },
         }
 
 

@@ -28,7 +28,8 @@ class Spec:
     turns: of the conversation that the users repeat. calm: seconds before whatever the play is about. jobs: tokens of
     their prompts, in the order of their coming. apart: virtual seconds from one to the next. speed: virtual seconds of
     the engine in a second. down, loading: seconds in which a new engine is not there, and loads. load_grace,
-    hit_window: settings of the daemon, seconds. cgroup: a directory that the engine joins, with a limit on memory; "" for none.
+    hit_window: settings of the daemon, seconds. cgroup: a directory that the engine joins, with a limit on memory; ""
+    for none. settings: more of the daemon's, as JSON; of `collectors` whole ones.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Spec:
     load_grace: float = 0.0
     hit_window: float = 10.0
     cgroup: str = ""
+    settings: str = "{}"
 
     @property
     def first_tokens(self) -> int:

@@ -1,0 +1,64 @@
+"""Draws dashboards by grafana/pictures, and says what is wrong with what came out."""
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+GRAFANA = Path(__file__).parents[1]
+BOARDS = GRAFANA / "dashboards"
+_TOOL = GRAFANA / "pictures" / "shot.mjs"
+_SECONDS = 420.0
+_ERRORS = ("failures", "queryErrors", "panelErrors", "pageErrors", "blankPanels", "overlaps")
+
+
+class Shot(NamedTuple):
+    """board: the key in its uid. name: of the file, without its ending. since, until: seconds since the epoch."""
+
+    board: str
+    name: str
+    since: float
+    until: float
+    width: int
+    theme: str = "dark"
+    variables: Mapping[str, str] = {}
+
+
+def draw(shots: Sequence[Shot], prometheus: str, folder: Path, allowed: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Draws all of them into `folder`; yields what is wrong. allowed: titles, by board, of panels that have no data.
+
+    Raises CalledProcessError where the tool itself does not work.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    batch = folder / "batch.json"
+    batch.write_text(json.dumps([_asked(shot, folder) for shot in shots]))
+    command = ["node", str(_TOOL), "--batch", str(batch), "--prometheus", prometheus, "--scrape", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_SECONDS)
+    if done.returncode not in (0, 1):
+        raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+    reports = [json.loads(line) for line in done.stdout.splitlines()]
+    if len(reports) != len(shots):
+        yield f"{len(reports)} pictures of {len(shots)}: {done.stderr.strip()[-2000:]}"
+    for shot, report in zip(shots, reports, strict=False):
+        yield from (f"{shot.name}: {reason}" for reason in _wrong(report, allowed.get(shot.board, ())))
+
+
+def _asked(shot: Shot, folder: Path) -> dict[str, Any]:
+    return {
+        "dashboard": str(BOARDS / f"oomcast-{shot.board}.json"),
+        "out": str(folder / f"{shot.name}.png"),
+        "from": str(round(shot.since * 1000)),
+        "to": str(round(shot.until * 1000)),
+        "width": shot.width,
+        "theme": shot.theme,
+        "var": dict(shot.variables),
+    }
+
+
+def _wrong(report: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[str]:
+    for kind in _ERRORS:
+        yield from (f"{kind}: {one}" for one in report[kind])
+    empty = [title for title in report["nodata"] if title not in allowed]
+    if empty:
+        yield f"no data: {', '.join(empty)}"

@@ -1,0 +1,131 @@
+"""What the pictures show: a small fleet under a real Prometheus, before and after one of its engines dies."""
+
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from cgroups import parent
+from e2e.stack import free_port, prometheus, rules
+from fleet import Fleet, Spec, fleet
+from fleet.spec import drawn
+from requires import missing
+
+FACTOR = 20.0
+"""By which the durations of the rules are divided."""
+
+SEED = 7
+"""Of the incident: another would be as good, but pictures are compared with those of before."""
+
+CALM = 75.0
+"""Seconds in which all is well."""
+
+AFTERWARDS = 14.0
+"""Seconds in which the engine is seen to be dead, and killed processes are counted."""
+
+LIMIT, RATE = 200 << 20, 8
+"""Bytes, the limit of a cgroup; MB a second, by which what is taken for an engine grows in it until it is killed."""
+
+HURT, WELL, LAZY, GONE = "gpu-01", "gpu-02", "gpu-03", "gpu-04"
+
+_OBJECTIVES = {2048: 2.0, 65_536: 30.0, 131_072: 180.0, 200_000: 300.0}
+"""Virtual seconds for a whole answer, by the longest prompt in tokens."""
+
+_LOG = (
+    "ERROR torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.21 GiB.\n",
+    "attn_grad_overflow: inf detected in softmax denominator\n",
+)
+_CONFIG = """\
+global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}
+rule_files: ["{rules}"]
+scrape_configs:
+  - job_name: oomcast
+    static_configs:
+{targets}
+"""
+_TARGET = '      - {{targets: ["{target}"], labels: {{cluster: prod-1, node: {node}}}}}'
+
+
+class Played(NamedTuple):
+    """prometheus: its address. began, calm, crashed: seconds since the epoch of the first scrape, of the moment in
+    which all is well, and of the one after the crash."""
+
+    prometheus: str
+    began: float
+    calm: float
+    crashed: float
+
+
+@contextmanager
+def played() -> Iterator[Played]:
+    """All of it is over, and Prometheus still runs. Takes two and a half minutes. Raises incident.programs.Failed."""
+    directory = Path(tempfile.mkdtemp(prefix="oomcast-gallery-"))
+    with ExitStack() as parts:
+        parts.callback(shutil.rmtree, directory, ignore_errors=True)
+        log = directory / "engine.log"
+        log.touch()
+        nodes = parts.enter_context(fleet(directory, _specs(log)))
+        targets = "\n".join(_TARGET.format(target=target, node=node) for node, target in _targets(nodes))
+        config = _CONFIG.format(rules=rules(directory, "--scale", str(FACTOR)), targets=targets)
+        url = parts.enter_context(prometheus(directory / "prometheus", config))
+        began = _now()
+        nodes.begin()
+        parts.enter_context(_growing())
+        nodes[HURT].wait("jobs", CALM + 60)
+        calm = _now() - 2
+        nodes[HURT].wait("out_of_memory", 180)
+        log.write_text("".join(_LOG))
+        nodes[HURT].wait("died", 60)
+        time.sleep(AFTERWARDS)
+        yield Played(url, began, calm, _now() - 1)
+
+
+def _specs(log: Path) -> list[Spec]:
+    """One whose engine dies and which watches this very machine too, and two that are well."""
+    classes = [{"up_to": end, "e2e": seconds} for end, seconds in _OBJECTIVES.items()]
+    collectors = {
+        "host": {"processes": ["grow.py"], "process_interval": 1},
+        "cgroup": {"include": ["*/oomcast-gallery-*"]},
+        "kernel_log": {},
+        "engine_log": {"files": [{"engine": "vllm", "paths": [str(log)]}]},
+        "ebpf": {"enabled": True, "targets": {"processes": ["grow.py"]}},
+    }
+    objectives = {"classes": [*classes, {}]}
+    return [
+        replace(drawn(HURT, SEED), calm=CALM, settings=json.dumps({"slo": objectives, "collectors": collectors})),
+        Spec(WELL, "healthy", settings=json.dumps({"slo": objectives})),
+        Spec(LAZY, "no_reuse", settings=json.dumps({"slo": objectives})),
+    ]
+
+
+def _targets(nodes: Fleet) -> Iterator[tuple[str, str]]:
+    for name, member in nodes.items():
+        yield name, member.daemon.removeprefix("http://")
+    # It does not answer.
+    yield GONE, f"127.0.0.1:{free_port()}"
+
+
+@contextmanager
+def _growing() -> Iterator[None]:
+    """A process in a cgroup of its own grows until the kernel kills it, where cgroups can be made."""
+    if missing("cgroup") is not None:
+        yield
+        return
+    with parent("gallery") as above:
+        cgroup = above.child("vllm")
+        cgroup.limit(LIMIT)
+        child = cgroup.grow(RATE, "linear")
+        try:
+            yield
+        finally:
+            child.kill()
+            child.wait()
+
+
+def _now() -> float:
+    return time.time()  # noqa: TID251 - what Prometheus has, it has at its time of day
