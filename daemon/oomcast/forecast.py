@@ -53,6 +53,11 @@ class Forecaster:
                     del tracks[key]
                 _bind(tracks.values())
 
+    def follows(self, source: str) -> bool:
+        """Whether it has a level of this source."""
+        with self._lock:
+            return bool(self._sources.get(source))
+
     def pause(self, source: str) -> None:
         """The source has nothing to say for now: no series until it reports again. Its past is kept."""
         with self._lock:

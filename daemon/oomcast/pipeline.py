@@ -97,7 +97,8 @@ class Pipeline:
             self._store.put(source, merger.samples())
 
     def _take(self, source: str, facts: Facts, *, whole: bool) -> None:
-        if facts.levels:
+        # A run that finds nothing left to forecast (an empty GPU, an engine that is gone) ends what was forecast.
+        if facts.levels or (whole and self._forecaster.follows(source)):
             self._forecaster.observe(source, facts.levels, self._clock.monotonic(), whole=whole)
             self._store.put(FORECAST, self._forecaster.samples())
             self._know(facts.levels)

@@ -151,6 +151,17 @@ def test_what_is_withdrawn_is_gone_with_its_forecast_and_its_count_of_what_was_l
     assert made.store.dropped() == {}
 
 
+def test_a_run_without_levels_ends_what_was_forecast_and_a_push_without_them_does_not() -> None:
+    made = Made()
+    made.watch(lambda: made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)], [level(100)])))
+    made.pipeline.push("test")(Facts())
+    made.pipeline.accept("another", Facts())
+    assert FORECAST in made.lines()
+    made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)]))
+    assert FORECAST not in made.lines()
+    assert "oomcast_test_gauge 5.0" in made.lines()
+
+
 def test_pushed_levels_and_events_leave_the_samples_alone() -> None:
     made = Made()
     made.pipeline.accept("test", Facts([Sample(GAUGE.series(), 5)]))
