@@ -137,8 +137,9 @@ def _health(c: Config) -> tuple[Alert, ...]:
             "OomcastGpuNeedsRecovery", "warning", "gpu", "fact",
             "\nor ".join(f"max {c.by('gpu')} ({one}) == 1" for one in (action, failed, pending)),
             "{{ $labels.gpu }} on <node> has to be repaired",
-            "The driver asks for an action on {{ $labels.gpu }} of <node>, or replaced memory rows wait for a reset."
-            " Next: oomcast_gpu_recovery_action names it; do it when the node is drained.",
+            "The driver asks for an action on {{ $labels.gpu }} of <node>, or replaced memory rows wait for a reset, or"
+            " could not be replaced. Next: see which of oomcast_gpu_recovery_action, _row_remap_pending and"
+            " _row_remap_failed it is; reset or replace it when the node is drained.",
             "It goes on until then.",
             hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"],
         ),
