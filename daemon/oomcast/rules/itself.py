@@ -133,8 +133,8 @@ def _whole(c: Config) -> tuple[Alert, ...]:
         Alert(
             "OomcastChoreFails", "warning", "oomcast", "itself", f"{failed} > 0",
             "Chore {{ $labels.chore }} of oomcast on <node> fails",
-            "The daemon's own work {{ $labels.chore }} on <node> failed: a defect. Next: its log has the traceback;"
-            " please report it.",
+            "A part of the daemon's own work ({{ $labels.chore }}) failed on <node>: a defect. Next: its log has the"
+            " traceback; please report it.",
             "It should never be seen.",
             keep=c.limits["keep_warning"], board="itself",
         ),
