@@ -15,8 +15,9 @@ const FLAGS = [
 ];
 
 const PATIENCE_MS = 60_000;
-const SETTLE_MS = 300;
-const FIRST_HEIGHT = 1000;
+const HEADER_HEIGHT = 120;
+// Of the grid, with the gap below.
+const ROW_HEIGHT = 38;
 
 /** One browser, which draws one shot after the other. */
 export class Camera {
@@ -67,7 +68,7 @@ export class Camera {
     const failures = [];
     const pageErrors = listen(page);
     try {
-      const size = await this.#photograph(page, shot, failures);
+      const size = await this.#photograph(page, dashboard, shot, failures);
       const report = await page.evaluate(() => window.picture.report?.() ?? {});
       const { dashboard: file, out, width, theme } = shot;
       const head = { dashboard: file, out, title: dashboard.title, theme, width, height: size };
@@ -77,41 +78,38 @@ export class Camera {
     }
   }
 
-  async #photograph(page, { width, out }, failures) {
-    await page.setViewportSize({ width, height: FIRST_HEIGHT });
+  async #photograph(page, dashboard, { width, out }, failures) {
+    await page.setViewportSize({ width, height: estimate(dashboard) });
     await page.goto(this.#address);
     await page.waitForFunction(() => window.picture, undefined, { timeout: PATIENCE_MS });
     const failure = await page.evaluate(() => window.picture.failure);
     if (failure) {
       failures.push(failure);
-    } else {
-      await settle(page, failures);
+      return undefined;
     }
-    const height = failure ? FIRST_HEIGHT : await page.evaluate(() => window.picture.height());
+    await settle(page, failures);
+    const height = await page.evaluate(() => window.picture.height());
     await page.setViewportSize({ width, height });
-    await paint(page);
+    await page.evaluate(() => window.picture.unsettle());
+    await settle(page, failures);
     await mkdir(path.dirname(out), { recursive: true });
     await page.screenshot({ path: out, animations: 'disabled' });
     return height;
   }
 }
 
+/** About how high a board is in pixels, as seldom a panel is then laid out twice. */
+function estimate({ panels }) {
+  return HEADER_HEIGHT + ROW_HEIGHT * Math.max(0, ...panels.map(({ gridPos }) => gridPos.y + gridPos.h));
+}
+
 async function settle(page, failures) {
   try {
-    await page.waitForFunction(() => window.picture.isSettled(), undefined, { timeout: PATIENCE_MS, polling: 100 });
+    await page.evaluate(() => document.fonts.ready.then(() => true));
+    await page.waitForFunction(() => window.picture.isSettled(), undefined, { timeout: PATIENCE_MS, polling: 50 });
   } catch (error) {
     failures.push(`not all panels were drawn within ${PATIENCE_MS / 1000} s: ${error.message}`);
   }
-}
-
-/** Waits until what the page knows is on its screen. */
-async function paint(page) {
-  await page.waitForTimeout(SETTLE_MS);
-  await page.evaluate(async () => {
-    await document.fonts.ready;
-    // A frame is on the screen when the next one begins.
-    await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
-  });
 }
 
 /** The errors that the page reports from now on, each once. */

@@ -26,11 +26,11 @@ export interface Report {
   overlaps: string[];
 }
 
-// Data that has come is drawn in the frames after it.
-const QUIET_MS = 400;
+// An answer can be followed by another question, of a variable or a panel that it was for.
+const QUIET_MS = 300;
 const ENDED = [LoadingState.Done, LoadingState.Error];
 
-/** Whether all panels are there, their queries answered, and what those brought had time to be drawn. */
+/** Whether all panels are there and their queries answered, for a while. */
 export function isSettled(scene: SceneObject, journal: Journal): boolean {
   return journal.quiet > QUIET_MS && panelsOf(scene).every(isReady);
 }

@@ -14,12 +14,15 @@ import { Journal } from './journal';
 import { registerPanels } from './panels';
 import { PrometheusDatasource } from './prometheus/datasource';
 import { fetchShot, type Shot } from './shot';
+import { Stillness } from './stillness';
 
 /** What shot.mjs asks of the page. */
 interface Picture {
   /** Why there is no picture. */
   failure?: string;
   isSettled(): boolean;
+  /** To be called when the window has another size, as panels are laid out anew then. */
+  unsettle(): void;
   /** The height of the whole board in pixels. */
   height(): number;
   report(): Report;
@@ -32,6 +35,7 @@ declare global {
 }
 
 const PADDING = 16;
+const STILL_FRAMES = 20;
 
 async function draw(): Promise<Picture> {
   const shot = await fetchShot();
@@ -48,8 +52,10 @@ async function draw(): Promise<Picture> {
   await variablesOf(scene);
   addPanels(scene, shot);
   render(scene, shot, theme);
+  const stillness = new Stillness(document.body);
   return {
-    isSettled: () => isSettled(scene, journal),
+    isSettled: () => isSettled(scene, journal) && stillness.lasts(STILL_FRAMES),
+    unsettle: () => stillness.restart(),
     height: boardHeight,
     report: () => inspect(scene, journal, shot),
   };
