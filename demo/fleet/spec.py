@@ -2,12 +2,14 @@
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, get_args
 
-from incident.memory import FIRST_TOKENS
-from incident.node import USERS
-from incident.story import TURNS, lengths_above_64k, lengths_above_128k
+from incident.memory import BLOCK, BYTES_PER_TOKEN, FIRST_TOKENS, RESERVED, TOTAL, WEIGHTS, WORKSPACE
+from incident.node import BLOCKS, USERS
+from incident.story import TEMPLATE, TURNS, lengths_above_64k, lengths_above_128k
+from simulator.trace import MOONCAKE_SPAN
 
 Play = Literal["incident", "healthy", "no_reuse", "restart", "load", "pool", "page_cache"]
 PLAYS: tuple[Play, ...] = get_args(Play)
@@ -65,20 +67,33 @@ def parsed(text: str) -> Spec:
 def drawn(name: str, seed: int, *, load_grace: float = 0.0, hit_window: float = 10.0) -> Spec:
     """An incident with everything about it drawn from the seed: who asks, when the jobs come, which, and how fast."""
     chance = random.Random(seed)
-    jobs = chance.sample(lengths_above_64k(), chance.randint(1, 3))
-    jobs += chance.sample(lengths_above_128k(), chance.randint(8, 10))
+    jobs = chance.sample(lengths_above_64k(), chance.randint(2, 3))
+    jobs += chance.sample(lengths_above_128k(), chance.randint(6, 9))
     chance.shuffle(jobs)
+    while not _exhaust(jobs):
+        chance.shuffle(jobs)
     return Spec(
         name,
         "incident",
         users=chance.randint(2, 4),
         turns=chance.choice(_CONVERSATIONS),
         # Longer than a process that has come may load.
-        calm=load_grace + chance.uniform(4, 12),
+        calm=load_grace + chance.uniform(0, 6),
         jobs=tuple(jobs),
         apart=chance.uniform(0, 12),
-        speed=chance.uniform(8, 10),
+        speed=chance.uniform(11, 14),
         down=chance.uniform(3, 6),
         load_grace=load_grace,
         hit_window=hit_window,
     )
+
+
+def _exhaust(jobs: Sequence[int]) -> bool:
+    """Whether memory ends with those that get in. The first that the pool has no room for waits, the others behind it."""
+    # While the users' last prompts are still there.
+    most, admitted = BLOCKS * BLOCK - FIRST_TOKENS, 0
+    for tokens in jobs:
+        if admitted + tokens > most:
+            break
+        admitted += tokens - TEMPLATE * MOONCAKE_SPAN
+    return admitted * BYTES_PER_TOKEN > TOTAL - RESERVED - WEIGHTS - WORKSPACE
