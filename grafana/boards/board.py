@@ -206,7 +206,8 @@ def _annotations() -> Iterator[Json]:
     for severity, colour in (("critical", BAD), ("warning", WARN), ("info", NOTICE)):
         matchers = ('alertstate="firing"', 'alertname=~"Oomcast.*"', f'severity="{severity}"')
         labels = ("alertname", "engine", "cgroup", "gpu", "owner", "collector")
-        firing = f"max {by(*labels)} ({recorded('ALERTS', *matchers)})"
+        now = recorded("ALERTS", *matchers)
+        firing = f"max {by(*labels)} ({now} unless {now} offset 1m)"
         text = "{{engine}} {{cgroup}} {{gpu}} {{owner}} {{collector}}"
         yield _annotation(f"Alerts: {severity}", colour, firing, "{{alertname}} on {{node}}", text)
 

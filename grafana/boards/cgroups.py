@@ -9,6 +9,7 @@ from oomcast.rules.thresholds import Limits
 
 _LEGEND = "{{node}} {{short}}"
 _TOP = 8
+_KINDS = "anon|file|shmem|slab_reclaimable|slab_unreclaimable|sock|pagetables|percpu"
 
 
 def gauge(metric: str) -> str:
@@ -107,11 +108,12 @@ def _list(limit: Limits, unreclaimable: str, bound: str, share: str) -> Panel:
 
 
 def memory_by_kind() -> Panel:
-    kinds = of("oomcast_cgroup_memory_stat_bytes", CGROUP, 'kind!~"shmem"')
+    kinds = of("oomcast_cgroup_memory_stat_bytes", CGROUP, f'kind=~"{_KINDS}"')
     return lines(
         "Memory by kind",
-        "memory.stat of the chosen cgroups: anon grows in a leak, file is page cache and mapped weights (shared memory"
-        " is part of it), the rest is the kernel's. Choose one cgroup: of several the largest are drawn.",
+        "memory.stat of the chosen cgroups: anon grows in a leak, file is page cache and mapped weights (shmem, which"
+        " is shared memory, is part of it), the rest is the kernel's. Choose one cgroup: of several the largest are"
+        " drawn.",
         Query(short(f"topk(16, max {by('cgroup', 'kind')} ({kinds}))", "cgroup"), f"{_LEGEND} {{{{kind}}}}"),
         unit="bytes", width=12, height=9, none="no cgroup watched in full", alerts=("OomcastOomKill",),
     )  # fmt: skip

@@ -64,7 +64,7 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
 
 
 def _next(limit: Limits) -> Panel:
-    first = named(f"bottomk {by()} (1, {exhaustion(NOT_KV)})")
+    first = named(f"bottomk {by()} (1, {exhaustion(NOT_KV)} < Inf)")
     some = f"{first}\nor {on()} ({_UP} >= 0) + Inf"
     pool = f"min {by()} ({of('oomcast_time_to_exhaustion_seconds', KV)})"
     critical = recorded("ALERTS", 'alertstate="firing"', 'alertname=~"Oomcast.*"', 'severity="critical"')

@@ -60,7 +60,7 @@ def memory(limit: Limits) -> tuple[Panel, ...]:
     )  # fmt: skip
 
 
-def peaks(limit: Limits) -> Panel:
+def peaks(limit: Limits, width: int = 12, height: int = 9) -> Panel:
     peak, plateau = _peak_and_plateau()
     return lines(
         "GPU memory at its peak, share of usable",
@@ -69,7 +69,7 @@ def peaks(limit: Limits) -> Panel:
         " may stand near the red line all day: then only a peak above the plateau is one.",
         Query(short(f"{peak} / ({usable()} > 0)", "gpu"), f"{_LEGEND} peak"),
         Query(short(f"{plateau} / ({usable()} > 0)", "gpu"), f"{_LEGEND} plateau"),
-        unit="percentunit", maximum=1, width=12, height=9, none=_NONE,
+        unit="percentunit", maximum=1, width=width, height=height, none=_NONE,
         limits=((limit["healthy_memory"], GOOD), (limit["crash_memory"], BAD)), alerts=("OomcastGpuMemoryFull",),
     )  # fmt: skip
 

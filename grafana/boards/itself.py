@@ -4,7 +4,7 @@ from boards import probes
 from boards.board import Board, Row
 from boards.meanings import count_steps
 from boards.panels import BAD, WARN, Column, Panel, lines, table, tile
-from boards.query import ENGINE, GPU, Query, by, gpu, increase, of, per_second, rate, short
+from boards.query import ENGINE, GPU, Query, by, gpu, increase, of, on, per_second, rate, short
 from oomcast.rules.thresholds import Limits
 
 
@@ -48,7 +48,7 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
         ),
         tile(
             "Rules are evaluated", "1 while the alert that always fires does: without rules some lines are missing.",
-            Query(watchdog), unit="short", steps=((0, WARN), (1, "green")), alerts=("OomcastAbsent",),
+            Query(watchdog), unit="short", steps=((0, WARN), (1, "transparent")), alerts=("OomcastAbsent",),
         ),
         tile(
             "Uncovered GPU nodes", "Nodes with GPUs that have no oomcast, by kube-state-metrics.",
@@ -62,16 +62,21 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
 
 
 def _collectors(limit: Limits) -> Panel:
+    up = f"min {by('collector')} ({of('oomcast_collector_up')})"
+
     def each(name: str) -> str:
         return f"max {by('collector')} ({of(f'oomcast_collector_{name}')})"
 
+    def here(expr: str) -> Query:
+        return Query(f"{expr} and {on('collector')} {up}")
+
     return table(
         "Collectors", "How each fares on each node: whether its last run succeeded, how old that is, how long it took.",
-        Query(each("up")), Query(f"time() - {each('last_success_timestamp_seconds')}"),
-        Query(each("duration_seconds")), Query(each("period_seconds")), Query(each("largest_gap_seconds")),
+        Query(up), here(f"time() - {each('last_success_timestamp_seconds')}"), here(each("duration_seconds")),
+        here(each("period_seconds")), here(each("largest_gap_seconds")),
         columns=(
             Column("cluster", "Cluster"), Column("node", "Node"), Column("collector", "Collector"),
-            Column("#A", "Up", steps=((0, BAD), (1, "green"))),
+            Column("#A", "Up", steps=((0, BAD), (1, "transparent"))),
             Column("#B", "Last success ago", "s", ((limit["stale"], WARN),), decimals=1),
             Column("#C", "Run takes", "s"), Column("#D", "Runs every", "s"), Column("#E", "Largest gap", "s"),
         ),

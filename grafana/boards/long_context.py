@@ -182,7 +182,7 @@ def _memory(limit: Limits) -> tuple[Panel, ...]:
     " nothing of it."
     return (
         time_left("GPU memory runs out in", left, limit, *matchers, width=8),
-        gpus.peaks(limit),
+        gpus.peaks(limit, 8, 8),
         gpus.holders(),
     )
 

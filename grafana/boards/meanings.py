@@ -1,7 +1,7 @@
 """States with their colours and places in order of badness, and what several boards show alike."""
 
 from boards.panels import BAD, GOOD, NOTICE, WARN, Panel, Steps, lines, states
-from boards.query import ENGINE, GPU, NOT_KV, Query, by, engine, exhaustion, of, ranked, short
+from boards.query import ENGINE, GPU, NOT_KV, Query, by, engine, exhaustion, of, ranked, short, shortest
 from oomcast.rules.thresholds import Limits
 
 ENGINE_STATES = {
@@ -70,7 +70,7 @@ def gpu_timeline(width: int = 12) -> Panel:
         "State of the GPUs",
         "Whether the driver answers for each GPU. Of a GPU that is not ok no memory is seen.",
         Query(short(ranked("oomcast_gpu_state", tuple(GPU_STATES), by("gpu"), GPU), "gpu"), "{{node}} {{short}}"),
-        names=tuple(GPU_STATES), colours=tuple(GPU_STATES.values()), width=width, none="no GPU here",
+        names=tuple(GPU_STATES), colours=tuple(GPU_STATES.values()), width=width, height=8, none="no GPU here",
         alerts=("OomcastGpuUnavailable", "OomcastGpuUnreadable"),
     )  # fmt: skip
 
@@ -81,8 +81,8 @@ def time_left(title: str, text: str, limit: Limits, *matchers: str, width: int =
     resource = matchers or (NOT_KV,)
     return lines(
         title, f"{text} What lasts longer than is drawn, or never ends, has no line.",
-        Query(f"{short(exhaustion(*resource), 'cgroup')} < {far:.0f}",
-              "{{node}} {{resource}} {{short}}{{gpu}}{{engine}}"),
+        Query(f"{shortest(exhaustion(*resource))} < {far:.0f}",
+              "{{node}} {{resource}} {{short}}{{engine}}"),
         unit="s", maximum=far, width=width, none=none or "nothing runs out within two hours",
         limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion", "OomcastExhaustionSudden"),

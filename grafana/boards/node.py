@@ -3,8 +3,8 @@
 from boards import cgroups, gpus, host
 from boards.board import Board, Row
 from boards.meanings import count_steps, engine_timeline, kv_usage, time_left, time_steps, waiting
-from boards.panels import BAD, WARN, Column, Panel, lines, table, tile
-from boards.query import ENGINE, GPU, KV, NOT_KV, Query, by, engine, exhaustion, kills, named, of, on, recorded
+from boards.panels import BAD, Column, Panel, lines, table, tile
+from boards.query import ENGINE, GPU, KV, NOT_KV, Query, by, engine, exhaustion, kills, of, on, recorded, shortest
 from oomcast.rules.thresholds import Limits
 
 
@@ -29,11 +29,10 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
     steps = time_steps(limit)
     firing = 'alertstate="firing"', 'alertname=~"Oomcast.*"', 'severity=~"critical|warning"'
     available, total = (of(f"oomcast_host_memory_{one}_bytes") for one in ("available", "total"))
-    xids = f"sum(increase({of('oomcast_xid_errors_total')}[1h]))"
     return (
         tile(
             "Runs out first", "Which memory of a cgroup, a GPU or the host runs out first, and in how long.",
-            Query(f"bottomk(1, {named(exhaustion(NOT_KV))})", "{{node}} {{resource}} {{object}}"),
+            Query(f"bottomk(1, {shortest(exhaustion(NOT_KV))})", "{{node}} {{resource}} {{short}}"),
             unit="s", steps=steps, never=True, names=True, width=6, none="no forecast yet",
             alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"), decimals=0,
         ),
@@ -43,24 +42,19 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
             unit="s", never=True, names=True, none="no engine that tells", alerts=("OomcastKvExhaustion",), decimals=0,
         ),
         tile(
-            "GPU memory left at the peak", "Least free memory of the last minute, of the fullest GPU.",
+            "GPU left at the peak", "Least free memory of the last minute, of the fullest GPU.",
             Query(f"min({of('oomcast_gpu_memory_free_min_bytes', GPU)})"), unit="bytes", none="no GPU here",
             alerts=("OomcastGpuMemoryFull",),
         ),
         tile(
-            "Host memory available", "The kernel's estimate of what can be given out, of all there is.",
-            Query(f"min({available} / ({total} > 0))"), unit="percentunit", maximum=1, width=3,
+            "Host memory left", "The kernel's estimate of what can be given out, of all there is.",
+            Query(f"min({available} / ({total} > 0))"), unit="percentunit", maximum=1,
             alerts=("OomcastHostExhaustion",),
         ),
         tile(
-            "OOM kills in 1 h", "Kernel OOM kills in the last hour, each counted once.",
-            Query(f"sum({kills(3600)}) or vector(0)"), unit="short", steps=count_steps(), width=2, decimals=0,
+            "OOM kills, 1 h", "Kernel OOM kills in the last hour, each counted once.",
+            Query(f"sum({kills(3600)}) or vector(0)"), unit="short", steps=count_steps(), width=3, decimals=0,
             alerts=("OomcastOomKill",),
-        ),
-        tile(
-            "Xids in 1 h", "Errors of the NVIDIA driver in the last hour.",
-            Query(f"round({xids})"), unit="short", steps=count_steps(WARN), width=2, none="no GPU here",
-            alerts=("OomcastXid",), decimals=0,
         ),
         tile(
             "Alerts", "Critical and warning alerts about the chosen nodes that fire now.",
@@ -102,7 +96,7 @@ def _engines(limit: Limits) -> tuple[Panel, ...]:
                 Column("#E", "Runs for", "s"), Column("#C", "KV cache", "percentunit"),
                 Column("#D", "Largest request", "short"), Column("cgroup", "Cgroup"),
             ),
-            none="no engine here", alerts=("OomcastEngineDown",), height=6,
+            alerts=("OomcastEngineDown",), height=6,
         ),
         kv_usage(limit),
         waiting(),

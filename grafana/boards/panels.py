@@ -14,7 +14,10 @@ Steps = Sequence[tuple[float, str]]
 Colours = Mapping[str, str]
 """Colours by regular expression of the series' names."""
 
-_NEVER = {"type": "range", "options": {"from": 1e12, "to": None, "result": {"text": "none", "color": GOOD, "index": 0}}}
+_NEVER = {
+    "type": "range",
+    "options": {"from": 1e12, "to": None, "result": {"text": "none", "color": "transparent", "index": 0}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ def lines(
     }
     defaults: Json = {"color": {"mode": "palette-classic"}, "custom": custom}
     body = _body("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
+    if maximum is None and unit in ("short", "ops", "reqps"):
+        custom["axisSoftMax"] = 1
     body["options"] = {
         "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
         "tooltip": {"mode": "multi", "sort": "desc"},
@@ -57,12 +62,13 @@ def lines(
 
 def tile(
     title: str, text: str, *queries: Query, unit: str, alerts: tuple[str, ...] = (), steps: Steps = (),
-    base: str = "", maximum: float | None = None, none: str = "none", width: int = 4, height: int = 4,
+    maximum: float | None = None, none: str = "none", width: int = 4, height: int = 4,
     never: bool = False, names: bool = False, decimals: int | None = None,
 ) -> Panel:  # fmt: skip
-    """Numbers of now. steps: coloured only where they judge. never: what is +Inf reads none."""
+    """Numbers of now. steps: where they judge, else there is no colour. never: +Inf reads none."""
+    " none."
     defaults: Json = {"color": {"mode": "thresholds"}, "mappings": [_NEVER] if never else []}
-    body = _body("stat", unit, 0, maximum, none, steps, base or (GOOD if steps else NEUTRAL), defaults, decimals)
+    body = _body("stat", unit, 0, maximum, none, steps, "transparent" if steps else NEUTRAL, defaults, decimals)
     body["options"] = {
         "colorMode": "background" if steps else "none",
         "graphMode": "none",

@@ -55,7 +55,7 @@ def per_second(metric: str, *labels: str, where: tuple[str, ...] = ()) -> str:
 
 def short(expr: str, label: str) -> str:
     """The same with a label `short` for legends: the end of a cgroup's path, the beginning of a GPU's UUID."""
-    pattern = "(.{0,12}).*" if label == "gpu" else ".*?(.{0,40})"
+    pattern = "(.{1,12}).*" if label == "gpu" else ".*?(.{0,40})"
     return f'label_replace({expr}, "short", "$1", "{label}", "{pattern}")'
 
 
@@ -63,6 +63,11 @@ def exhaustion(*matchers: str) -> str:
     """Time to exhaustion by object, +Inf where it never comes."""
     objects = by("resource", "cgroup", "gpu", "engine")
     return f"min {objects} ({of('oomcast_time_to_exhaustion_seconds', *matchers)})"
+
+
+def shortest(expr: str) -> str:
+    """The same of what is of a cgroup, or of a GPU."""
+    return short(short(expr, "cgroup"), "gpu")
 
 
 def named(expr: str) -> str:
@@ -88,12 +93,16 @@ def engine(metric: str, *matchers: str) -> str:
 def kills(seconds: float, *labels: str) -> str:
     """OOM kills of the last seconds by node and labels.
 
-    The first of an owner that was not known before is a series that is 1 at once, which increase() cannot see.
+    The first of an owner that was not known before is a series that is 1 at once, which increase() cannot see; one that
+    began at 0 adds nothing there.
     """
     total, last = of("oomcast_oom_kills_total"), of("oomcast_oom_kill_last_timestamp_seconds")
     span = f"{seconds:.0f}s"
-    first = f"(clamp_max({total}, 1) unless {total} offset {span}) and time() - {last} < {seconds:.0f}"
-    return f"sum {by(*labels)} (round(increase({total}[{span}]) + ({first}) or {first} or increase({total}[{span}])))"
+    begun = f"clamp_max(min_over_time({total}[{span}]), 1) unless {total} offset {span}"
+    first = f"({begun}) and time() - {last} < {seconds:.0f}"
+    each = f"increase({total}[{span}]) + ({first}) or {first} or increase({total}[{span}])"
+    # max: two daemons of a node, while one takes the place of the other, count the same kill.
+    return f"sum {by(*labels)} (max {by('owner', 'limit_owner')} (round({each})))"
 
 
 def ranked(metric: str, states: tuple[str, ...], expr_by: str, *matchers: str) -> str:
