@@ -50,6 +50,7 @@ FIRING: dict[str, list[Labels]] = {
         critical("CgroupExhaustion", "a", cgroup="/x", **CGROUP),
         critical("ExhaustionSudden", "b", gpu="0", resource="gpu_memory", **SUDDEN),
         critical("GpuExhaustion", "b", engine="x", **GPU),
+        critical("HostExhaustion", "b", resource="host_memory", **FORECAST),
         critical("ExhaustionSudden", "c", cgroup="/x", resource="cgroup_memory", **SUDDEN),
         critical("CgroupExhaustion", "c", cgroup="/y", **CGROUP),
         critical("HostExhaustion", "c", resource="host_memory", **FORECAST),

@@ -95,6 +95,7 @@ def test_automation_comes_first_and_holds_back_the_page_about_the_same_memory(sc
         "/automation c ExhaustionSudden critical /x": 1,
         "/automation d ExhaustionSudden critical 0": 1,
         "/page d GpuMemoryFull critical": 1,
+        "/page b HostExhaustion critical": 1,
         "/page c CgroupExhaustion critical /y": 1,
         "/page c HostExhaustion critical": 1,
         "/page c EngineKilled critical o": 1,
@@ -105,6 +106,7 @@ def test_people_are_paged_when_automation_has_ended_and_memory_still_runs_out(sc
     assert _told(_of(scenes.after, "sudden"), "firing", "/page") == {
         "/page a CgroupExhaustion critical /x": 1,
         "/page b GpuExhaustion critical x": 1,
+        "/page b HostExhaustion critical": 1,
     }
     assert _told(_of(scenes.after, "sudden"), "resolved") == {
         "/automation a ExhaustionSudden critical /x": 1,
