@@ -43,14 +43,20 @@ setup-engines:
 run: setup ## run the daemon in the foreground; Ctrl-C ends it
 	@$(BIN)/oomcast run $(ARGS)
 
-test: setup-dev setup-prometheus setup-cc setup-ebpf ## run all tests
-	@$(BIN)/python -m pytest $(ARGS)
+# Most of the time tests wait, so more of them run at once than there are cores; but for those that measure.
+test: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## run all tests
+	@if [ -n '$(subst ','\'',$(ARGS))' ]; then exec $(BIN)/python -m pytest $(ARGS); fi; \
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile -m 'not alone' && others=0 || others=1; \
+	$(BIN)/python -m pytest -m alone && exit $$others
 
 demo: setup setup-cc ## play the crash of an engine on long prompts, in a minute and a half (ARGS="--keep")
 	@PYTHONPATH=demo:tests $(BIN)/python -m incident $(ARGS)
 
 dashboards: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## draw every dashboard with real data, before and after a crash: five minutes
 	@PYTHONPATH=demo:grafana:tests $(BIN)/python -m gallery $(ARGS)
+
+e2e: setup-dev setup-prometheus setup-cc ## play the incident at several nodes, from the first long prompt to the page, in two and a half minutes (OOMCAST_SEED=N)
+	@$(BIN)/python -m pytest -rP tests/e2e/test_incident.py $(ARGS)
 
 test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual machine: x86-64, root, 140 MB of disk, under two minutes
 	@$(BIN)/python -m pytest tests/vm $(ARGS)

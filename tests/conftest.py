@@ -51,6 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(name, ...): runs only where the machine has these, see requires.py")
+    config.addinivalue_line("markers", "alone: measures, so that nothing else may run meanwhile")
     try:
         required(os.environ)
     except ValueError as error:

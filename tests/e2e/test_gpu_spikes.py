@@ -15,7 +15,7 @@ from e2e.gpus import Gpus, gpus
 from oomcast.clock import SystemClock
 from requires import needs
 
-pytestmark = needs("cc")
+pytestmark = [needs("cc"), pytest.mark.alone]
 
 CLOCK = SystemClock()
 BASE = 30 * 10**9
