@@ -30,7 +30,8 @@ def main() -> int:
         for reason in wrong:
             _say(f"WRONG  {reason}")
         if arguments.keep:
-            input(f"Prometheus is at {play.prometheus}; Enter ends it ")
+            _say(f"{play}\nPrometheus runs until Enter is pressed")
+            sys.stdin.readline()
     return int(bool(wrong))
 
 

@@ -58,7 +58,7 @@ def _asked(shot: Shot, folder: Path) -> dict[str, Any]:
 
 def _wrong(report: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[str]:
     for kind in _ERRORS:
-        yield from (f"{kind}: {one}" for one in report[kind])
-    empty = [title for title in report["nodata"] if title not in allowed]
+        yield from (f"{kind}: {one}" for one in report.get(kind, ()))
+    empty = [title for title in report.get("nodata", ()) if title not in allowed]
     if empty:
         yield f"no data: {', '.join(empty)}"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from cgroups import parent
+from cgroups import Cgroup, parent
 from e2e.stack import free_port, prometheus, rules
 from fleet import Fleet, Spec, fleet
 from fleet.spec import drawn
@@ -75,9 +76,10 @@ def played() -> Iterator[Played]:
         url = parts.enter_context(prometheus(directory / "prometheus", config))
         began = _now()
         nodes.begin()
-        parts.enter_context(_growing())
+        cgroup = parts.enter_context(_cgroup())
         nodes[HURT].wait("jobs", CALM + 60)
         calm = _now() - 2
+        parts.enter_context(_growing(cgroup))
         nodes[HURT].wait("out_of_memory", 180)
         log.write_text("".join(_LOG))
         nodes[HURT].wait("died", 60)
@@ -111,20 +113,35 @@ def _targets(nodes: Fleet) -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _growing() -> Iterator[None]:
-    """A process in a cgroup of its own grows until the kernel kills it, where cgroups can be made."""
+def _cgroup() -> Iterator[Cgroup | None]:
+    """One with a limit and a process in it that does nothing; None where cgroups cannot be made."""
     if missing("cgroup") is not None:
-        yield
+        yield None
         return
     with parent("gallery") as above:
         cgroup = above.child("vllm")
         cgroup.limit(LIMIT)
-        child = cgroup.grow(RATE, "linear")
-        try:
-            yield
-        finally:
-            child.kill()
-            child.wait()
+        with _ended(cgroup.run("sleep", "600")):
+            yield cgroup
+
+
+@contextmanager
+def _growing(cgroup: Cgroup | None) -> Iterator[None]:
+    """A process that grows in it until the kernel kills it."""
+    if cgroup is None:
+        yield
+        return
+    with _ended(cgroup.grow(RATE, "linear")):
+        yield
+
+
+@contextmanager
+def _ended(child: "subprocess.Popen[bytes]") -> Iterator[None]:
+    try:
+        yield
+    finally:
+        child.kill()
+        child.communicate()
 
 
 def _now() -> float:
