@@ -32,7 +32,8 @@ class Member:
         self.moments: dict[str, float] = {}
         self._changed = threading.Condition()
         self._over = False
-        path = os.pathsep.join(str(ROOT / part) for part in ("demo", "tests"))
+        parts = [str(ROOT / part) for part in ("demo", "tests")]
+        path = os.pathsep.join([*parts, *filter(None, [os.environ.get("PYTHONPATH")])])
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "fleet", spec.text(), str(directory), str(library)],

@@ -89,7 +89,7 @@ def drawn(name: str, seed: int, *, load_grace: float = 0.0, hit_window: float = 
 
 
 def _exhaust(jobs: Sequence[int]) -> bool:
-    """Whether memory ends with those that get in. The first that the pool has no room for waits, the others behind it."""
+    """Whether memory ends with those that get in: the first that the pool has no room for waits, all others behind."""
     # While the users' last prompts are still there.
     most, admitted = BLOCKS * BLOCK - FIRST_TOKENS, 0
     for tokens in jobs:
