@@ -1,6 +1,6 @@
 """Cgroups of a node: what cannot be reclaimed against the limit, and what shows that reclaim cannot keep up."""
 
-from boards.meanings import LIMIT, time_steps
+from boards.meanings import LEFT, LIMIT, time_steps
 from boards.panels import BAD, WARN, Column, Panel, lines, never, table
 from boards.query import CGROUP, Query, by, increase, of, on, per_second, rate, recorded, short
 from oomcast.rules import memory
@@ -99,7 +99,7 @@ def _list(limit: Limits, unreclaimable: str, bound: str, share: str) -> Panel:
             Column("node", "Node"), Column("cgroup", "Cgroup", link=link),
             Column("#A", "Of its limit", "percentunit", ((1, BAD),), decimals=1),
             Column("#B", "Unreclaimable", "bytes"), Column("#C", "Limit", "bytes"),
-            Column("#D", "Runs out in", "s", steps, mapping=never(), decimals=0),
+            Column("#D", "Runs out in", LEFT, steps, mapping=never()),
             Column("unit", "Unit"), Column("k8s_namespace", "Namespace"), Column("k8s_pod", "Pod"),
             Column("k8s_container", "Container"), Column("slurm_job", "Slurm job"),
         ),

@@ -1,7 +1,7 @@
 """Which node dies next."""
 
 from boards.board import Board, Row
-from boards.meanings import ENGINE_STATES, LIMIT, count_steps, engine_state, time_steps
+from boards.meanings import ENGINE_STATES, LEFT, LIMIT, count_steps, engine_state, time_steps
 from boards.panels import BAD, NOTICE, WARN, Column, Panel, lines, mapping, never, table, tile
 from boards.query import KV, NOT_KV, Query, by, exhaustion, increase, kills, named, of, on, recorded
 from oomcast.rules.thresholds import Limits
@@ -79,11 +79,11 @@ def _next(limit: Limits) -> Panel:
         columns=(
             Column("cluster", "Cluster"),
             Column("node", "Node", link=NODE_LINK),
-            Column("#A", "Runs out in", "s", steps, mapping=never(), decimals=0),
+            Column("#A", "Runs out in", LEFT, steps, mapping=never()),
             Column("resource", "Resource"),
             Column("object", "Whose"),
             Column("#C", "Worst engine", mapping=mapping(tuple(ENGINE_STATES), tuple(ENGINE_STATES.values()))),
-            Column("#D", "KV cache full in", "s", mapping=never(), decimals=0),
+            Column("#D", "KV cache full in", LEFT, mapping=never()),
             Column("#E", "OOM kills in 1 h", steps=count_steps(WARN), decimals=0),
             Column("#F", "Critical alerts", steps=count_steps(),
                    link="/alerting/list?search=node%3D${__data.fields.Node}"),
@@ -101,7 +101,7 @@ def _left(limit: Limits) -> Panel:
         "Time to exhaustion",
         "Of each node what runs out first: cgroup, GPU or host memory. What lasts longer than is drawn, or never ends,"
         " has no line.",
-        Query(left, "{{node}}"), unit="s", maximum=far, none="nothing runs out within two hours",
+        Query(left, "{{node}}"), unit=LEFT, maximum=far, none="nothing runs out within two hours",
         limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """GPUs of a node: memory between peaks and plateau, who has it, and the hardware."""
 
-from boards.meanings import LIMIT, RECOVERY, gpu_timeline
-from boards.panels import BAD, GOOD, Column, Panel, lines, states, table
+from boards.meanings import LEFT, LIMIT, RECOVERY, gpu_timeline
+from boards.panels import BAD, GOOD, Column, Panel, lines, never, states, table
 from boards.query import GPU, Query, by, gpu, increase, of, on, per_second, ranked, rate, short, usable
 from oomcast.rules.thresholds import Limits
 
@@ -178,7 +178,7 @@ def instances() -> tuple[Panel, ...]:
             columns=(
                 Column("node", "Node"), Column("gpu", "GPU"), Column("gpu_instance", "Instance"),
                 Column("profile", "Profile"), Column("mig", "MIG device"), Column("#B", "Used", "percentunit"),
-                Column("#C", "Runs out in", "s"),
+                Column("#C", "Runs out in", LEFT, mapping=never()),
             ),
             none="no MIG here", alerts=("OomcastGpuExhaustion",), height=6,
         ),

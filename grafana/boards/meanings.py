@@ -40,6 +40,8 @@ RECOVERY = {
 }
 
 LIMIT = "dark-red"
+LEFT = "dthms"
+"""The unit of times to exhaustion: hours, minutes, seconds."""
 FAR = 2.0
 """How many times the threshold of the warning a drawing of the time to exhaustion goes."""
 
@@ -83,7 +85,7 @@ def time_left(title: str, text: str, limit: Limits, *matchers: str, width: int =
         title, f"{text} What lasts longer than is drawn, or never ends, has no line.",
         Query(f"{shortest(exhaustion(*resource))} < {far:.0f}",
               "{{node}} {{resource}} {{short}}{{engine}}"),
-        unit="s", maximum=far, width=width, none=none or "nothing runs out within two hours",
+        unit=LEFT, maximum=far, width=width, none=none or "nothing runs out within two hours",
         limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion", "OomcastExhaustionSudden"),
     )  # fmt: skip

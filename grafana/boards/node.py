@@ -2,7 +2,7 @@
 
 from boards import cgroups, gpus, host
 from boards.board import Board, Row
-from boards.meanings import count_steps, engine_timeline, kv_usage, time_left, time_steps, waiting
+from boards.meanings import LEFT, count_steps, engine_timeline, kv_usage, time_left, time_steps, waiting
 from boards.panels import BAD, Column, Panel, lines, table, tile
 from boards.query import ENGINE, GPU, KV, NOT_KV, Query, by, engine, exhaustion, kills, of, on, recorded, shortest
 from oomcast.rules.thresholds import Limits
@@ -33,13 +33,13 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
         tile(
             "Runs out first", "Which memory of a cgroup, a GPU or the host runs out first, and in how long.",
             Query(f"bottomk(1, {shortest(exhaustion(NOT_KV))})", "{{node}} {{resource}} {{short}}"),
-            unit="s", steps=steps, never=True, names=True, width=6, none="no forecast yet",
-            alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"), decimals=0,
+            unit=LEFT, steps=steps, never=True, names=True, width=6, none="no forecast yet",
+            alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
         ),
         tile(
             "KV cache full in", "Which engine's KV cache is full first. That alone kills nothing.",
             Query(f"bottomk(1, {exhaustion(KV)})", "{{node}} {{engine}}"),
-            unit="s", never=True, names=True, none="no engine that tells", alerts=("OomcastKvExhaustion",), decimals=0,
+            unit=LEFT, never=True, names=True, none="no engine that tells", alerts=("OomcastKvExhaustion",),
         ),
         tile(
             "GPU left at the peak", "Least free memory of the last minute, of the fullest GPU.",

@@ -71,8 +71,9 @@ def shortest(expr: str) -> str:
 
 
 def named(expr: str) -> str:
-    """The same with a label `object`: of cgroup, GPU and engine the one that it has."""
-    return f'label_join({expr}, "object", "", "cgroup", "gpu", "engine")'
+    """The same with a label `object`: of cgroup, GPU (the beginning of its UUID) and engine the one that it has."""
+    joined = f'label_join({expr}, "object", "", "cgroup", "engine")'
+    return f'label_replace({joined}, "object", "$1", "gpu", "(.{{1,12}}).*")'
 
 
 def usable() -> str:
