@@ -66,7 +66,13 @@ def _uncovered(c: Config) -> str:
     capacity = c.of("kube_node_status_capacity", 'resource=~"nvidia_com_(gpu|mig).*"')
     if node != "node":
         capacity = f'label_replace({capacity}, "{node}", "$1", "node", "(.+)")'
-    return f"max {c.by()} ({capacity}) > 0\nunless {c.on()} max {c.by()} ({up})\nunless {c.on()} max by ({node}) ({up})"
+    # kube-state-metrics has no other label that somebody gives to targets of oomcast.
+    place = f"({', '.join(label for label in c.nodes if label in ('cluster', node))})"
+    return (
+        f"max by {place} ({capacity}) > 0\n"
+        f"unless on {place} max by {place} ({up})\n"
+        f"unless on {place} max by ({node}) ({up})"
+    )
 
 
 def _whole(c: Config) -> tuple[Alert, ...]:

@@ -167,8 +167,8 @@ def _others(c: Config) -> tuple[Alert, ...]:
             f"and {c.on('process')} {targets}",
             "{{ $labels.process }} on <node> died of {{ $labels.signal }}",
             "{{ $labels.process }} on <node> died of {{ $labels.signal }}{{ with $labels.module }} in {{ . }}{{ end"
-            " }}. Next: the daemon's log has its stack; an out-of-memory line before it in the engine's log is the"
-            " cause.",
+            " }}. Next: see the last lines of the engine's log, where an out-of-memory error is the cause; coredumpctl"
+            " info has the stack, where cores are kept.",
             "Of what the probes follow, which are engines: other programs of the node crash too. Its restart is the"
             " supervisor's business; that it stays down is OomcastEngineDown.",
             keep=c.limits["keep"], board="forensics",
@@ -178,7 +178,7 @@ def _others(c: Config) -> tuple[Alert, ...]:
             rose("oomcast_rust_panics_total", probes, "process"),
             "Rust code of {{ $labels.process }} on <node> panicked",
             "A thread or task of {{ $labels.process }} on <node> panicked; the process may go on without it. Next:"
-            " the daemon's log has the stack.",
+            " its own log has what the panic says.",
             "A router that lost a task answers, and loses requests.",
             keep=c.limits["keep_warning"], board="forensics",
         ),
