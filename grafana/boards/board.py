@@ -64,7 +64,7 @@ def render(board: Board, config: Config) -> str:
         "refresh": board.refresh,
         "links": [_link(key) for key in _TITLES if key != board.key],
         "annotations": {"list": list(_annotations())},
-        "templating": {"list": list(_variables(board.variables))},
+        "templating": {"list": list(_variables(board.variables, config))},
         "panels": panels,
     }
     return json.dumps(dashboard, indent=1) + "\n"
@@ -141,7 +141,6 @@ class _Variable:
 
 _SCOPE = 'job=~"$job", cluster=~"$cluster", node=~"$node"'
 _COMMON = (
-    _Variable("job", "Job", "oomcast_build_info", every=""),
     _Variable("cluster", "Cluster", 'up{job=~"$job"}'),
     _Variable("node", "Node", 'up{job=~"$job", cluster=~"$cluster"}'),
 )
@@ -154,7 +153,7 @@ _MORE = {
 _OF_MODEL = f'{{__name__=~"oomcast_engine_info|oomcast_request_responses_total", {_SCOPE}, model=~"$model"}}'
 
 
-def _variables(more: tuple[str, ...]) -> Iterator[Json]:
+def _variables(more: tuple[str, ...], config: Config) -> Iterator[Json]:
     yield {
         "type": "datasource",
         "name": "datasource",
@@ -172,7 +171,9 @@ def _variables(more: tuple[str, ...]) -> Iterator[Json]:
     if "model" in more:
         # Without allValue, as only the engines of the model are to be left.
         chosen = [replace(one, selector=_OF_MODEL, every="") if one.name == "engine" else one for one in chosen]
-    for one in (*_COMMON, *chosen):
+    # As the rules have it, so that a node whose oomcast has been down for long is among all jobs.
+    job = _Variable("job", "Job", "oomcast_build_info", every=config.job)
+    for one in (job, *_COMMON, *chosen):
         query = f"label_values({one.selector}, {one.name})"
         variable = {
             "type": "query",

@@ -127,6 +127,7 @@ def test_variables_follow_the_range_and_match_where_a_label_is_absent(uid: str) 
         assert (one["refresh"], one["multi"], one["includeAll"]) == (2, True, True), name
         assert one["query"]["query"].endswith(f", {name})")
     assert variables["cluster"]["allValue"] == variables["node"]["allValue"] == ".*"
+    assert variables["job"]["allValue"] == ".*oomcast.*"
 
 
 @each_board
@@ -186,6 +187,15 @@ def test_axes_begin_at_zero_and_ratios_end_at_one(shown: Shown) -> None:
     assert defaults.get("min", 0) == 0
     if defaults["unit"] == "percentunit" and title not in ABOVE_ONE:
         assert defaults["max"] == 1
+
+
+def test_a_threshold_of_ones_own_is_drawn_where_that_of_the_table_was() -> None:
+    own = Limits({name: value * 0.97 for name, value in Limits().items()})
+    for path, text in files(Config(own)):
+        panels = every(json.loads(text)["panels"])
+        every_step = [one["steps"] for one in objects(list(panels)) if isinstance(one.get("steps"), list)]
+        steps = {step["value"] for some in every_step for step in some}
+        assert steps - {None} <= {0, 1, *own.values()}, path
 
 
 @each_panel
