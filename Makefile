@@ -92,5 +92,5 @@ lock: setup-dev ## rewrite constraints.txt with the newest versions
 	@$(BIN)/python scripts/lock.py
 
 clean: ## remove the environments and all that tools left behind
-	@rm -rf .venv .venv-engines build dist oomcast.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find daemon collectors tests scripts -name __pycache__ -prune -exec rm -rf {} +
+	@rm -rf .venv .venv-engines build dist grafana/pictures/node_modules grafana/pictures/dist oomcast.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find daemon collectors demo grafana tests scripts bench -path "*/node_modules" -prune -o -name __pycache__ -prune -exec rm -rf {} +

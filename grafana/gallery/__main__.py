@@ -1,14 +1,17 @@
-"""make dashboards: draws each with all well, and after the crash; fails on a panel without data or with an error."""
+"""make dashboards: draws each when all is well, near the crash and after it; fails on errors, and on what is never there."""
 
 import argparse
+import json
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from gallery.draw import Shot, draw
+from gallery.draw import Shot, draw, empty, wrong
 from gallery.play import HURT, Played, played
-from gallery.without import CALM, CRASHED
+from gallery.without import why_empty
 
 BOARDS = ("fleet", "node", "long-context", "forensics", "itself")
 FOLDER = Path(__file__).parents[2] / "build" / "dashboards"
@@ -22,33 +25,52 @@ def main() -> int:
     _say("a fleet lives through the incident: two and a half minutes")
     with played() as play:
         began = time.monotonic()
-        wrong = [
-            *draw(list(_calm(play)), play.prometheus, arguments.folder, CALM),
-            *draw(list(_crashed(play)), play.prometheus, arguments.folder, CRASHED),
-        ]
-        _say(f"drawn in {time.monotonic() - began:.0f} s into {arguments.folder}")
-        for reason in wrong:
-            _say(f"WRONG  {reason}")
+        shots = list(_shots(play))
+        try:
+            reports = draw(shots, play.prometheus, arguments.folder)
+        except subprocess.CalledProcessError as error:
+            _say(f"FAILED  {error}\n{error.stderr[-4000:]}")
+            return 1
+        (arguments.folder / "reports.json").write_text(json.dumps(reports, indent=1))
+        _say(f"{len(shots)} pictures in {time.monotonic() - began:.0f} s in {arguments.folder}")
+        faults = [*_faults(shots, reports)]
+        for fault in faults:
+            _say(f"WRONG  {fault}")
         if arguments.keep:
             _say(f"{play}\nPrometheus runs until Enter is pressed")
             sys.stdin.readline()
-    return int(bool(wrong))
+    return int(bool(faults))
 
 
-def _calm(play: Played) -> Iterator[Shot]:
+def _shots(play: Played) -> Iterator[Shot]:
+    states = (("calm", play.calm, 1600, "dark"), ("near", play.near, 1600, "dark"))
+    after = (("crashed", play.crashed, 1600, "dark"), ("crashed", play.crashed, 1200, "light"))
     for board in BOARDS:
-        yield Shot(board, f"{board}-calm-1600", play.began, play.calm, 1600, variables=_variables(board))
+        variables = {} if board in ("fleet", "itself") else {"node": HURT}
+        for state, until, width, theme in (*states, *after):
+            yield Shot(board, f"{board}-{state}-{width}", play.began, until, width, theme, variables)
 
 
-def _crashed(play: Played) -> Iterator[Shot]:
+def _faults(shots: Sequence[Shot], reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for shot, report in zip(shots, reports, strict=True):
+        yield from (f"{shot.name}: {fault}" for fault in wrong(report))
     for board in BOARDS:
-        for width, theme in ((1600, "dark"), (1200, "light")):
-            name = f"{board}-crashed-{width}"
-            yield Shot(board, name, play.began, play.crashed, width, theme, _variables(board))
+        # What was empty in every picture of the board.
+        never = set.intersection(
+            *(_without(report) for shot, report in zip(shots, reports, strict=True) if shot.board == board)
+        )
+        for title, number in sorted(never):
+            yield f"{board}: no data ever: {title}, query {number}"
 
 
-def _variables(board: str) -> dict[str, str]:
-    return {} if board in ("fleet", "itself") else {"node": HURT}
+def _without(report: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Queries without data that no reason is known for, told apart as far as no time is in them."""
+    return {(title, _timeless(query)) for title, query in empty(report) if not why_empty(title, query)}
+
+
+def _timeless(query: str) -> str:
+    """Without ranges, which differ from picture to picture."""
+    return "[".join(part.partition("]")[2] if n else part for n, part in enumerate(query.split("[")))
 
 
 def _say(line: str) -> None:

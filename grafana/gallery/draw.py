@@ -25,8 +25,8 @@ class Shot(NamedTuple):
     variables: Mapping[str, str] = {}
 
 
-def draw(shots: Sequence[Shot], prometheus: str, folder: Path, allowed: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Draws all of them into `folder`; yields what is wrong. allowed: titles, by board, of panels that have no data.
+def draw(shots: Sequence[Shot], prometheus: str, folder: Path) -> Sequence[Mapping[str, Any]]:
+    """Draws all of them into `folder`; gives what the tool reports of each.
 
     Raises CalledProcessError where the tool itself does not work.
     """
@@ -39,9 +39,8 @@ def draw(shots: Sequence[Shot], prometheus: str, folder: Path, allowed: Mapping[
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
     reports = [json.loads(line) for line in done.stdout.splitlines()]
     if len(reports) != len(shots):
-        yield f"{len(reports)} pictures of {len(shots)}: {done.stderr.strip()[-2000:]}"
-    for shot, report in zip(shots, reports, strict=False):
-        yield from (f"{shot.name}: {reason}" for reason in _wrong(report, allowed.get(shot.board, ())))
+        raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+    return reports
 
 
 def _asked(shot: Shot, folder: Path) -> dict[str, Any]:
@@ -56,9 +55,17 @@ def _asked(shot: Shot, folder: Path) -> dict[str, Any]:
     }
 
 
-def _wrong(report: Mapping[str, Any], allowed: Sequence[str]) -> Iterator[str]:
+def wrong(report: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with a picture, whatever it should show."""
     for kind in _ERRORS:
         yield from (f"{kind}: {one}" for one in report.get(kind, ()))
-    empty = [title for title in report.get("nodata", ()) if title not in allowed]
-    if empty:
-        yield f"no data: {', '.join(empty)}"
+
+
+def empty(report: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Queries without data: the title of the panel, and the expression."""
+    return {(one["asker"], one["expression"]) for one in report["emptyQueries"]}
+
+
+def asked(report: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """All queries, with data or without."""
+    return {(one["asker"], one["expression"]) for one in report["queries"]}

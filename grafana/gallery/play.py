@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,6 +26,9 @@ SEED = 7
 
 CALM = 75.0
 """Seconds in which all is well."""
+
+NEAR = 30.0
+"""Seconds from the first long prompt to the picture in which the crash is near."""
 
 AFTERWARDS = 14.0
 """Seconds in which the engine is seen to be dead, and killed processes are counted."""
@@ -53,12 +57,13 @@ _TARGET = '      - {{targets: ["{target}"], labels: {{cluster: prod-1, node: {no
 
 
 class Played(NamedTuple):
-    """prometheus: its address. began, calm, crashed: seconds since the epoch of the first scrape, of the moment in
-    which all is well, and of the one after the crash."""
+    """prometheus: its address. Seconds since the epoch of the first scrape, of the moment in which all is well, of the
+    one in which the crash is near, and of the one after it."""
 
     prometheus: str
     began: float
     calm: float
+    near: float
     crashed: float
 
 
@@ -80,28 +85,32 @@ def played() -> Iterator[Played]:
         nodes[HURT].wait("jobs", CALM + 60)
         calm = _now() - 2
         parts.enter_context(_growing(cgroup))
+        time.sleep(NEAR)
+        near = _now()
         nodes[HURT].wait("out_of_memory", 180)
+        subprocess.run([sys.executable, "-S", "-c", "import os; os.abort()"], check=False)
         log.write_text("".join(_LOG))
         nodes[HURT].wait("died", 60)
         time.sleep(AFTERWARDS)
-        yield Played(url, began, calm, _now() - 1)
+        yield Played(url, began, calm, near, _now() - 1)
 
 
 def _specs(log: Path) -> list[Spec]:
     """One whose engine dies and which watches this very machine too, and two that are well."""
     classes = [{"up_to": end, "e2e": seconds} for end, seconds in _OBJECTIVES.items()]
     collectors = {
-        "host": {"processes": ["grow.py"], "process_interval": 1},
+        "host": {"process_interval": 1},
         "cgroup": {"include": ["*/oomcast-gallery-*"]},
         "kernel_log": {},
         "engine_log": {"files": [{"engine": "vllm", "paths": [str(log)]}]},
-        "ebpf": {"enabled": True, "targets": {"processes": ["grow.py"]}},
+        "ebpf": {"enabled": True},
     }
-    objectives = {"classes": [*classes, {}]}
+    objectives = json.dumps({"slo": {"classes": [*classes, {}]}})
+    everything = json.loads(objectives) | {"serving_processes": ["VLLM*", "grow.py"], "collectors": collectors}
     return [
-        replace(drawn(HURT, SEED), calm=CALM, settings=json.dumps({"slo": objectives, "collectors": collectors})),
-        Spec(WELL, "healthy", settings=json.dumps({"slo": objectives})),
-        Spec(LAZY, "no_reuse", settings=json.dumps({"slo": objectives})),
+        replace(drawn(HURT, SEED), calm=CALM, settings=json.dumps(everything)),
+        Spec(WELL, "healthy", settings=objectives),
+        Spec(LAZY, "no_reuse", settings=objectives),
     ]
 
 
