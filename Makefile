@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-engines run test demo dashboards test-vm test-engines lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-engines run test demo dashboards test-vm test-engines generate lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -63,6 +63,9 @@ test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual
 
 test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time
 	@$(BIN)/python -m pytest tests/engines $(ARGS)
+
+generate: setup ## write the rules, the dashboards and their documentation anew, from the tables
+	@PYTHONPATH=grafana $(BIN)/python scripts/generate.py
 
 lint: setup-dev ## check style: ruff, and shellcheck where it is installed
 	@$(BIN)/ruff check .

@@ -1,10 +1,14 @@
-"""Writes what is generated from the tables: alerts, docs/alerts.md. --check says what is out of date, and ends with 1."""
+"""Writes alerts/, grafana/dashboards and the tables of docs/alerts.md; --check says what is out of date, and ends with 1.
+
+make generate runs it: it needs grafana/ on the path.
+"""
 
 import argparse
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from boards.files import files as boards
 from oomcast.rules import render
 from oomcast.rules.config import Config
 from oomcast.rules.groups import groups
@@ -32,6 +36,7 @@ def files() -> Iterator[tuple[Path, str]]:
     every = groups(config)
     yield ROOT / "alerts" / "oomcast.rules.yml", render.prometheus(every, config)
     yield ROOT / "alerts" / "prometheusrule.yaml", render.operator(every, config)
+    yield from boards(config)
     document = ROOT / "docs" / "alerts.md"
     before, _, rest = document.read_text().partition(_BEGIN)
     yield document, before + _BEGIN + render.markdown(every) + _END + rest.partition(_END)[2]

@@ -1,4 +1,4 @@
-"""make dashboards: draws each when all is well, near the crash and after it; fails on errors, and on what is never there."""
+"""make dashboards: each with all well, near the crash and after it; fails on errors, and on what never has data."""
 
 import argparse
 import json
