@@ -1,4 +1,4 @@
-"""Writes alerts/, grafana/dashboards and the tables of docs/alerts.md; --check says what is out of date, and ends with 1.
+"""Writes alerts/, grafana/dashboards and the tables of docs/alerts.md; --check says what is stale, and ends with 1.
 
 make generate runs it: it needs grafana/ on the path.
 """
