@@ -11,6 +11,9 @@ from boards.query import SOURCE, Json, by, increase, of, recorded
 from oomcast.rules.config import Config
 
 COLUMNS = 24
+_STEP = "15s"
+"""Of annotations, the interval of what is shipped: an event between two steps would be lost."""
+
 _METRIC = re.compile(
     r"\b(?:[a-z]+:)?(?:oomcast|process|kube)_[a-z0-9_]+(?::[a-z0-9_]+)?(?=[{\[ )])|\b(?:up|ALERTS)(?={)"
 )
@@ -208,7 +211,7 @@ def _annotations() -> Iterator[Json]:
         matchers = ('alertstate="firing"', 'alertname=~"Oomcast.*"', f'severity="{severity}"')
         labels = ("alertname", "engine", "cgroup", "gpu", "owner", "collector")
         now = recorded("ALERTS", *matchers)
-        firing = f"max {by(*labels)} ({now} unless {now} offset 1m)"
+        firing = f"max {by(*labels)} ({now} unless {now} offset {_STEP})"
         text = "{{engine}} {{cgroup}} {{gpu}} {{owner}} {{collector}}"
         yield _annotation(f"Alerts: {severity}", colour, firing, "{{alertname}} on {{node}}", text)
 
@@ -222,6 +225,7 @@ def _annotation(name: str, colour: str, expr: str, title: str, text: str, at_val
         "hide": False,
         "iconColor": colour,
         "expr": expr,
+        "step": _STEP,
         "titleFormat": title,
         "textFormat": text,
         "tagKeys": "node",

@@ -97,11 +97,13 @@ def _next(limit: Limits) -> Panel:
 def _left(limit: Limits) -> Panel:
     far = 2 * limit["exhaustion_warning"]
     left = f"min {by()} ({of('oomcast_time_to_exhaustion_seconds', NOT_KV)}) < {far:.0f}"
+    left = f"clamp_min({left}, 1)"
     return lines(
         "Time to exhaustion",
         "Of each node what runs out first: cgroup, GPU or host memory. What lasts longer than is drawn, or never ends,"
         " has no line.",
-        Query(left, "{{node}}"), unit=LEFT, maximum=far, none="nothing runs out within two hours",
+        Query(left, "{{node}}"),
+        unit=LEFT, minimum=1, maximum=far, powers=True, none="nothing runs out within two hours",
         limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
     )  # fmt: skip

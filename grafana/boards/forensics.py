@@ -4,7 +4,7 @@ from boards import allocations, cgroups
 from boards.board import Board, Row
 from boards.meanings import LIMIT, count_steps
 from boards.panels import WARN, Column, Panel, lines, table, tile
-from boards.query import CGROUP, ENGINE, GPU, Query, by, gpu, increase, kills, of, on, rate, short
+from boards.query import CGROUP, ENGINE, GPU, Query, by, gpu, increase, kills, of, on, rate, risen, short
 from oomcast.rules.thresholds import Limits
 
 
@@ -51,11 +51,11 @@ def _tiles() -> tuple[Panel, ...]:
         ),
         count(
             "Kills in user space", "Kills of earlyoom, systemd-oomd and the like in the time shown.",
-            total("oomcast_userspace_oom_kills_total"), "OomcastUserspaceOomKill",
+            f"sum({risen('oomcast_userspace_oom_kills_total', '$__range')})", "OomcastUserspaceOomKill",
         ),
         count(
             "Crashes", "Fatal signals in the time shown, of every process; seen with eBPF only.",
-            total("oomcast_crashes_total"), "OomcastCrash", none="no eBPF, or none",
+            f"sum({risen('oomcast_crashes_total', '$__range')})", "OomcastCrash", none="no eBPF, or none",
         ),
         count(
             "Segmentation faults", "As the kernel's log tells them, in the time shown.",
@@ -75,12 +75,12 @@ def _who() -> tuple[Panel, ...]:
     return (
         table(
             "Who was killed, and whose limit it was",
-            "OOM kills by the owner of the victim. Limit of: whose memory limit was hit; host when the machine ran"
-            " out.",
+            "OOM kills by the owner of the victim, since oomcast began. Limit of: whose memory limit was hit; host when"
+            " the machine ran out.",
             Query(f"sum {owners} ({of('oomcast_oom_kills_total')}) > 0"), Query(last),
             columns=(
-                Column("node", "Node"), Column("owner", "Killed"), Column("limit_owner", "Limit of"),
-                Column("#A", "Since oomcast began", decimals=0), Column("#B", "Last", "dateTimeAsIso"),
+                Column("node", "Node", width=90), Column("owner", "Killed"), Column("limit_owner", "Limit of"),
+                Column("#A", "Times", decimals=0, width=70), Column("#B", "Last", "dateTimeAsIso", width=165),
             ),
             sort="Last", descending=True, width=12, alerts=("OomcastOomKill", "OomcastOomKillsRepeated"),
         ),
@@ -96,7 +96,7 @@ def _who() -> tuple[Panel, ...]:
         lines(
             "OOM kills", "By owner, each counted once.",
             Query(f"{kills(300, 'owner', 'limit_owner')} > 0", "{{node}} {{owner}}, limit of {{limit_owner}}"),
-            Query(f"{_range_by('oomcast_userspace_oom_kills_total', 'owner', 'by')} > 0",
+            Query(f"{risen('oomcast_userspace_oom_kills_total', '5m', 'owner', 'by')} > 0",
                   "{{node}} {{owner}} by {{by}}"),
             unit="short", bars=True, decimals=0,
             alerts=("OomcastOomKill", "OomcastTenantOomKill", "OomcastEngineKilled"),
@@ -111,8 +111,9 @@ def _who() -> tuple[Panel, ...]:
         ),
         lines(
             "Crashes and panics", "Fatal signals, the same where a handler took them, panics of Rust code.",
-            Query(f"{_range_by('oomcast_crashes_total', 'process', 'signal')} > 0", "{{node}} {{process}} {{signal}}"),
-            Query(f"{_range_by('oomcast_handled_fault_signals_total', 'process', 'signal')} > 0",
+            Query(f"{risen('oomcast_crashes_total', '5m', 'process', 'signal')} > 0",
+                  "{{node}} {{process}} {{signal}}"),
+            Query(f"{risen('oomcast_handled_fault_signals_total', '5m', 'process', 'signal')} > 0",
                   "{{node}} {{process}} {{signal}} handled"),
             Query(f"{_range_by('oomcast_rust_panics_total', 'process')} > 0", "{{node}} {{process}} panic"),
             Query(f"{_range_by('oomcast_kernel_log_segfaults_total', 'module')} > 0",

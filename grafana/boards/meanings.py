@@ -83,9 +83,9 @@ def time_left(title: str, text: str, limit: Limits, *matchers: str, width: int =
     resource = matchers or (NOT_KV,)
     return lines(
         title, f"{text} What lasts longer than is drawn, or never ends, has no line.",
-        Query(f"{shortest(exhaustion(*resource))} < {far:.0f}",
+        Query(f"clamp_min({shortest(exhaustion(*resource))} < {far:.0f}, 1)",
               "{{node}} {{resource}} {{short}}{{engine}}"),
-        unit=LEFT, maximum=far, width=width, none=none or "nothing runs out within two hours",
+        unit=LEFT, minimum=1, maximum=far, powers=True, width=width, none=none or "nothing runs out within two hours",
         limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion", "OomcastExhaustionSudden"),
     )  # fmt: skip

@@ -36,9 +36,10 @@ class Panel:
 def lines(
     title: str, text: str, *queries: Query, unit: str, alerts: tuple[str, ...] = (), limits: Steps = (),
     maximum: float | None = None, minimum: float | None = 0, none: str = "none", width: int = 8, height: int = 8,
-    stacked: bool = False, bars: bool = False, colours: Colours | None = None, decimals: int | None = None,
+    stacked: bool = False, bars: bool = False, powers: bool = False, colours: Colours | None = None,
+    decimals: int | None = None,
 ) -> Panel:  # fmt: skip
-    """Over time. limits: drawn as lines, which is all that their colours are for."""
+    """Over time. limits: drawn as lines, which is all that their colours are for. powers: of ten, on the scale."""
     custom: Json = {
         "drawStyle": "bars" if bars else "line",
         "lineWidth": 1,
@@ -50,6 +51,8 @@ def lines(
     }
     defaults: Json = {"color": {"mode": "palette-classic"}, "custom": custom}
     body = _body("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
+    if powers:
+        custom["scaleDistribution"] = {"type": "log", "log": 10}
     if maximum is None and unit in ("short", "ops", "reqps"):
         custom["axisSoftMax"] = 1
     body["options"] = {

@@ -53,6 +53,13 @@ def per_second(metric: str, *labels: str, where: tuple[str, ...] = ()) -> str:
     return f"sum {by(*labels)} ({rate(of(metric, *where))})"
 
 
+def risen(metric: str, span: str, *labels: str) -> str:
+    """How much a counter rose whose series come with their first event, which increase() cannot see."""
+    total = of(metric)
+    first = f"({total} unless {total} offset {span})"
+    return f"sum {by(*labels)} (round(increase({total}[{span}]) + {first} or {first} or increase({total}[{span}])))"
+
+
 def short(expr: str, label: str) -> str:
     """The same with a label `short` for legends: the end of a cgroup's path, the beginning of a GPU's UUID."""
     pattern = "(.{1,12}).*" if label == "gpu" else ".*?(.{0,40})"

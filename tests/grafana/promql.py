@@ -19,7 +19,7 @@ def parsed(query: str) -> Any:
     Raises ValueError where it is no PromQL.
     """
     for variable, value in _RANGES.items():
-        query = query.replace(f"[{variable}]", f"[{value}]")
+        query = query.replace(variable, value)
     return promql_parser.parse(query)
 
 
