@@ -79,7 +79,7 @@ def _failures(c: Config) -> tuple[Alert, ...]:
             "Success without an answer. Errors have no content either, and are OomcastLongRequestsFail's.",
         ),
         Alert(
-            "OomcastCorruptedResponses", "warning", "requests", "symptom",
+            "OomcastCorruptedResponses", "warning", "requests", "fact",
             f"sum {c.by('engine')} (increase({corrupted}[{c.span('event_window')}])) > 0",
             "{{ $labels.engine }} on <node> gives responses with NaN",
             "{{ $labels.engine }} on <node> computed NaN in place of probabilities: clients got garbage. Next: see"
