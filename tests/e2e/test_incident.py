@@ -17,7 +17,7 @@ from e2e.incident_stack import CLUSTER, generations
 from e2e.stack import Message
 from requires import missing, needs, require
 
-pytestmark = needs("cc", "prometheus")
+pytestmark = [needs("cc", "prometheus"), pytest.mark.alone]
 
 VERSIONS = tuple(one.version for one in generations()) if missing("prometheus") is None else ("none",)
 
