@@ -21,8 +21,8 @@ EXEMPT = {
 }
 RECEIVERS = [
     ("alertname=OomcastWatchdog severity=none component=oomcast phase=itself cluster=c", "deadman"),
-    ("alertname=OomcastExhaustionSudden severity=critical audience=automation cluster=c node=n", "automation"),
-    ("alertname=OomcastExhaustionSudden severity=critical audience=automation engine_group=g node=n", "automation"),
+    ("alertname=OomcastExhaustionSudden severity=warning audience=automation cluster=c node=n", "automation"),
+    ("alertname=OomcastExhaustionSudden severity=warning audience=automation engine_group=g node=n", "automation"),
     ("alertname=OomcastGpuExhaustion severity=critical cluster=c node=n resource=gpu_memory", "page"),
     ("alertname=OomcastGpuExhaustion severity=warning cluster=c node=n resource=gpu_memory", "ticket"),
     ("alertname=OomcastEngineDown severity=critical cluster=c node=n engine=e engine_group=g", "page"),

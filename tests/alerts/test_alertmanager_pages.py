@@ -90,10 +90,10 @@ def test_a_forecast_that_is_only_a_warning_silences_no_symptom(scenes: Scenes) -
 
 def test_automation_comes_first_and_holds_back_the_page_about_the_same_memory(scenes: Scenes) -> None:
     assert _told(_of(scenes.before, "sudden")) == {
-        "/automation a ExhaustionSudden critical /x": 1,
-        "/automation b ExhaustionSudden critical 0": 1,
-        "/automation c ExhaustionSudden critical /x": 1,
-        "/automation d ExhaustionSudden critical 0": 1,
+        "/automation a ExhaustionSudden warning /x": 1,
+        "/automation b ExhaustionSudden warning 0": 1,
+        "/automation c ExhaustionSudden warning /x": 1,
+        "/automation d ExhaustionSudden warning 0": 1,
         "/page d GpuMemoryFull critical": 1,
         "/page b HostExhaustion critical": 1,
         "/page c CgroupExhaustion critical /y": 1,
@@ -109,10 +109,10 @@ def test_people_are_paged_when_automation_has_ended_and_memory_still_runs_out(sc
         "/page b HostExhaustion critical": 1,
     }
     assert _told(_of(scenes.after, "sudden"), "resolved") == {
-        "/automation a ExhaustionSudden critical /x": 1,
-        "/automation b ExhaustionSudden critical 0": 1,
-        "/automation c ExhaustionSudden critical /x": 1,
-        "/automation d ExhaustionSudden critical 0": 1,
+        "/automation a ExhaustionSudden warning /x": 1,
+        "/automation b ExhaustionSudden warning 0": 1,
+        "/automation c ExhaustionSudden warning /x": 1,
+        "/automation d ExhaustionSudden warning 0": 1,
     }
 
 

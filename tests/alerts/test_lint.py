@@ -110,9 +110,9 @@ def test_8_nothing_is_divided_by_what_may_be_zero(rule: Rule) -> None:
 
 NO_FOR = {
     "OomcastCgroupExhaustion critical", "OomcastHostExhaustion critical", "OomcastGpuExhaustion critical",
-    "OomcastExhaustionSudden critical", "OomcastGpuMemoryFull critical", "OomcastSloBurn critical",
+    "OomcastExhaustionSudden warning", "OomcastGpuMemoryFull critical", "OomcastSloBurn critical",
     "OomcastSloBurn warning", "OomcastLongRequestsFail critical", "OomcastLongRequestsFail warning",
-    "OomcastLongResponsesEmpty critical", "OomcastLongResponsesEmpty warning", "OomcastStale warning",
+    "OomcastLongResponsesEmpty critical", "OomcastLongResponsesEmpty warning",
     "OomcastLogOutOfMemory warning", "OomcastLogEngineDead warning", "OomcastLogBadNumbers warning",
 }  # fmt: skip
 
@@ -135,7 +135,8 @@ def test_9_what_is_no_event_has_to_last() -> None:
 @real
 def test_10_no_critical_alert_resolves_before_the_one_about_its_source(rule: Rule) -> None:
     seconds = promql_parser.parse_duration(rule["keep_firing_for"]).total_seconds()
-    assert seconds >= (600 if severity(rule) == "critical" else 300)
+    if "audience" not in rule["labels"]:
+        assert seconds >= (600 if severity(rule) == "critical" else 300)
     down = next(rule for rule in FIRING if rule["alert"] == "OomcastDown")
     assert promql_parser.parse_duration(down["for"]).total_seconds() < 600
 
@@ -188,4 +189,4 @@ def test_22_burn_rates_look_at_two_windows_at_once() -> None:
         if rule["alert"] == "OomcastSloBurn":
             windows = re.findall(r"ratio_rate(\w+)", rule["expr"])
             assert windows == (["1h", "5m", "6h", "30m"] if severity(rule) == "critical" else ["1d", "2h", "3d", "6h"])
-            assert rule["expr"].count("oomcast_slo_requests_total") == 2
+            assert rule["expr"].count(">= 20") == 2

@@ -22,7 +22,7 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
     holders = c.of("oomcast_gpu_process_memory_bytes", 'cgroup!=""')
     start = f"max_over_time({c.of('oomcast_serving_start_timestamp_seconds')}[{c.span('serving_memory')}])"
     info = f"max_over_time({known}[{c.span('serving_memory')}])"
-    info_now = f"group {c.by('cgroup', 'engine')} ({known})"
+    info_now = f"group {c.by('cgroup', 'engine')} (last_over_time({known}[{c.span('keep')}]))"
     return (
         Recording(
             SERVING,
@@ -44,7 +44,7 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
         Recording(
             GPU_ENGINE,
             f"group {c.by('gpu', 'engine')} (\n"
-            f"  group {c.by('gpu', 'cgroup')} ({holders})\n"
+            f"  group {c.by('gpu', 'cgroup')} (last_over_time({holders}[{c.span('keep')}]))\n"
             f"  * {c.on('cgroup')} group_left (engine)\n"
             f"  ({info_now}\n  and {c.on('cgroup')} (count {c.by('cgroup')} ({info_now}) == 1))\n"
             ")",
@@ -138,16 +138,16 @@ def _sudden(c: Config) -> tuple[Alert, ...]:
     ours = f'{GUARDED}{{resource!="cgroup_memory"}} or {GUARDED} and {c.on("cgroup")} {SERVING}'
     return (
         Alert(
-            "OomcastExhaustionSudden", "critical", "memory", "forecast",
+            "OomcastExhaustionSudden", "warning", "memory", "forecast",
             f"(\n  min {c.by(*labels)} ({ours}) < {c.value('exhaustion_sudden')}\n)\n"
             f"unless {c.on(*labels)} ({warned})",
             "{{ $labels.resource }} on <node> runs out in {{ $value | humanizeDuration }}, without warning",
             "{{ $labels.resource }}{{ with or $labels.cgroup $labels.gpu }} of {{ . }}{{ end }} on"
             " <node> is exhausted in {{ $value | humanizeDuration }}, and a minute ago nothing told of it. Next:"
             " nobody is quick enough; automation that takes this alert stops admission to the node's engines.",
-            "Goes to a machine. The page for people about the same memory is held back meanwhile, and comes if memory"
-            " still runs out when this has ended.",
-            keep=c.limits["keep"], audience="automation",
+            "Goes to a machine, so it is not critical, which asks for a person. The page for people about the same memory"
+            " is held back meanwhile, and comes after two minutes if memory still runs out.",
+            keep=c.limits["keep_sudden"], audience="automation",
         ),
     )  # fmt: skip
 

@@ -97,6 +97,7 @@ THRESHOLDS = (
     Threshold("own_hold", 900, "seconds", "longer than any start or reload", _OWN),
     # Everywhere
     Threshold("keep", 600, "seconds", "no critical alert resolves before the one about its dead source fires", _OWN),
+    Threshold("keep_sudden", 60, "seconds", "people are told two minutes later, if nothing has helped", _OWN),
     Threshold("keep_warning", 300, "seconds", "load comes in waves, and one wave is one alert", _OWN),
     Threshold("event_window", 300, "seconds", "how long an event is news", _OWN),
 )
