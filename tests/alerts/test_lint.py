@@ -118,7 +118,7 @@ NO_FOR = {
 
 
 def test_9_what_is_no_event_has_to_last() -> None:
-    window = re.compile(r"\[\d+[mhd]\]|:increase\d+m\b")
+    window = re.compile(r"\[\d+[mhd]\]|:\w+\d+m\b")
     at_once = {
         f"{rule['alert']} {severity(rule)}"
         for rule in FIRING

@@ -145,8 +145,8 @@ def _sudden(c: Config) -> tuple[Alert, ...]:
             "{{ $labels.resource }}{{ with or $labels.cgroup $labels.gpu }} of {{ . }}{{ end }} on"
             " <node> is exhausted in {{ $value | humanizeDuration }}, and a minute ago nothing told of it. Next:"
             " nobody is quick enough; automation that takes this alert stops admission to the node's engines.",
-            "Goes to a machine, so it is not critical, which asks for a person. The page for people about the same memory"
-            " is held back meanwhile, and comes after two minutes if memory still runs out.",
+            "Goes to a machine, so it is not critical, which asks for a person. The page for people about the same"
+            " memory is held back meanwhile, and comes after two minutes if memory still runs out.",
             keep=c.limits["keep_sudden"], audience="automation",
         ),
     )  # fmt: skip
