@@ -33,7 +33,7 @@ NEAR = 30.0
 AFTERWARDS = 14.0
 """Seconds in which the engine is seen to be dead, and killed processes are counted."""
 
-LIMIT, RATE = 200 << 20, 8
+LIMIT, RATE = 200 << 20, 6
 """Bytes, the limit of a cgroup; MB a second, by which what is taken for an engine grows in it until it is killed."""
 
 HURT, WELL, LAZY, GONE = "gpu-01", "gpu-02", "gpu-03", "gpu-04"
