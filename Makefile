@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
-SCRIPTS := scripts/setup scripts/apt-install scripts/secrets .ci/run
+SCRIPTS := scripts/setup scripts/apt-install scripts/fetch-prometheus scripts/build-pictures scripts/secrets .ci/run
 # From the environment PYTHON is only a fallback, see scripts/setup.
 ifeq ($(origin PYTHON),command line)
 SETUP_PYTHON := $(PYTHON)
