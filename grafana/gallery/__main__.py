@@ -14,6 +14,7 @@ from gallery.play import HURT, Played, played
 from gallery.without import why_empty
 
 BOARDS = ("fleet", "node", "long-context", "forensics", "itself")
+_LOOKS = ((1600, "dark"), (1200, "light"))
 FOLDER = Path(__file__).parents[2] / "build" / "dashboards"
 
 
@@ -43,11 +44,12 @@ def main() -> int:
 
 
 def _shots(play: Played) -> Iterator[Shot]:
-    states = (("calm", play.calm, 1600, "dark"), ("near", play.near, 1600, "dark"))
-    after = (("crashed", play.crashed, 1600, "dark"), ("crashed", play.crashed, 1200, "light"))
+    states = {"calm": play.calm, "near": play.near, "crashed": play.crashed}
+    looks = {"calm": _LOOKS, "near": _LOOKS[:1], "crashed": _LOOKS}
     for board in BOARDS:
         variables = {} if board in ("fleet", "itself") else {"node": HURT}
-        for state, until, width, theme in (*states, *after):
+        for state, width, theme in ((state, *look) for state in states for look in looks[state]):
+            until = states[state]
             yield Shot(board, f"{board}-{state}-{width}", play.began, until, width, theme, variables)
 
 
