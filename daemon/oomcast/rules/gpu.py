@@ -1,6 +1,7 @@
 """GPUs that are full, ill or gone."""
 
 from oomcast.rules.config import Config
+from oomcast.rules.memory import GPU_TENANT
 from oomcast.rules.rule import Alert, Group, Recording, Severity
 
 USABLE = "gpu:oomcast_gpu_memory_usable_bytes:max"
@@ -31,6 +32,7 @@ def _full(c: Config) -> Alert:
         f"  {peak} / {USABLE} >= {c.value('crash_memory')}\n"
         f"  and {c.on('gpu')} ({peak} - {plateau}) / {USABLE} > {c.value('burst')}\n"
         f"  and {c.on('gpu')} {foreseen}\n"
+        f"  unless {c.on('gpu')} {GPU_TENANT}\n"
         ")",
         "A GPU of <node> was filled to {{ $value | humanizePercentage }} by a burst",
         "Within a minute the memory of a GPU of <node> rose from its plateau to {{ $value | humanizePercentage }}"
@@ -38,7 +40,7 @@ def _full(c: Config) -> Alert:
         " elsewhere; the board shows which GPU, and who took it.",
         "The value of the crash, and only above the plateau that the engine holds all day: a pool that was reserved up"
         " to 99.9 % is steady and pages nobody. While the pool is being reserved the plateau is not there yet, and"
-        " neither is a forecast, so that there has to be one.",
+        " neither is a forecast, so that there has to be one. Not of a GPU without an engine.",
         keep=c.limits["keep"], board="long-context",
     )  # fmt: skip
 

@@ -5,12 +5,15 @@ from oomcast.rules.rule import Alert, Component, Group, Recording
 
 SERVING = "cgroup:oomcast_serving_start_timestamp_seconds:max"
 GUARDED = "object:oomcast_time_to_exhaustion_seconds:guarded"
+SUDDEN = "object:oomcast_time_to_exhaustion_seconds:sudden"
 GPU_ENGINE = "gpu:oomcast_engine:group"
+GPU_TENANT = "gpu:oomcast_tenant:group"
+OBJECT = ("resource", "cgroup", "gpu")
 FAULTS = "cgroup:oomcast_cgroup_pgmajfault:rate5m"
 
 
 def group(c: Config) -> Group:
-    return Group("oomcast-memory", (*_recordings(c), *_exhaustion(c), *_sudden(c), *_reclaim(c)))
+    return Group("oomcast-memory", (*_recordings(c), *_holders(c), *_exhaustion(c), _sudden(c), *_reclaim(c)))
 
 
 def _recordings(c: Config) -> tuple[Recording, ...]:
@@ -19,10 +22,9 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
         for one in ("cgroup_memory", "host_memory", "gpu_memory|gpu_mig_memory")
     )
     known = c.of("oomcast_engine_info", 'cgroup!=""')
-    holders = c.of("oomcast_gpu_process_memory_bytes", 'cgroup!=""')
+    warned = f"min_over_time({GUARDED}[{c.ago(300)}] offset {c.ago(60)}) < {c.value('exhaustion_critical')}"
     start = f"max_over_time({c.of('oomcast_serving_start_timestamp_seconds')}[{c.span('serving_memory')}])"
     info = f"max_over_time({known}[{c.span('serving_memory')}])"
-    info_now = f"group {c.by('cgroup', 'engine')} (last_over_time({known}[{c.span('keep')}]))"
     return (
         Recording(
             SERVING,
@@ -42,14 +44,43 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
             " GPUs the daemon itself leaves out what is being loaded, see gpu.load_grace.",
         ),
         Recording(
+            SUDDEN,
+            f"{GUARDED} < {c.value('exhaustion_sudden')}\nunless {c.on(*OBJECT)} ({warned})",
+            "What nobody can act on in time, for the first minute. No page meanwhile: one evaluation is enough to start"
+            " it, and keep_firing_for would go on with it long after the rise has ended.",
+        ),
+    )
+
+
+def _holders(c: Config) -> tuple[Recording, ...]:
+    """Whose a GPU is, by the cgroups of the processes on it."""
+    memory = c.of("oomcast_gpu_process_memory_bytes", 'cgroup!=""')
+    holders = f"group {c.by('gpu', 'cgroup')} (last_over_time({memory}[{c.span('keep')}]))"
+    known = c.of("oomcast_engine_info", 'cgroup!=""')
+    engines = f"group {c.by('cgroup', 'engine')} (last_over_time({known}[{c.span('keep')}]))"
+    unknown = c.of("oomcast_gpu_process_memory_bytes", 'cgroup=~"/?"')
+    unresolved = c.of("oomcast_gpu_processes_unresolved")
+    return (
+        Recording(
             GPU_ENGINE,
             f"group {c.by('gpu', 'engine')} (\n"
-            f"  group {c.by('gpu', 'cgroup')} (last_over_time({holders}[{c.span('keep')}]))\n"
+            f"  {holders}\n"
             f"  * {c.on('cgroup')} group_left (engine)\n"
-            f"  ({info_now}\n  and {c.on('cgroup')} (count {c.by('cgroup')} ({info_now}) == 1))\n"
+            f"  ({engines}\n  and {c.on('cgroup')} (count {c.by('cgroup')} ({engines}) == 1))\n"
             ")",
             "Whose GPU it is, by the cgroup of the processes on it, where that has one engine: an engine on eight GPUs"
             " is one alert.",
+        ),
+        Recording(
+            GPU_TENANT,
+            f"group {c.by('gpu')} ({holders})\n"
+            f"unless {c.on('gpu')} ({holders} and {c.on('cgroup')} {SERVING})\n"
+            f"unless {c.on('gpu')} {unknown}\n"
+            f"unless {c.on('gpu')} {unresolved} > 0\n"
+            f"and {c.on()} {c.of('oomcast_process_names_dropped')}",
+            "GPUs on which no engine is, by the same cgroups: a training job fills its own every day. Not where the"
+            " root cgroup, or a process that is not known, has a part of it. Only while processes can be listed, as"
+            " the dropped names tell.",
         ),
     )
 
@@ -57,9 +88,12 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
 def _exhaustion(c: Config) -> tuple[Alert, ...]:
     cgroups = f'{GUARDED}{{resource="cgroup_memory"}}'
     hosts = f'{GUARDED}{{resource="host_memory"}}'
+    gpus = f'{GUARDED}{{resource=~"gpu.*"}}'
+    paged = f"({_in_time(c, gpus)}\n  unless {c.on('gpu')} {GPU_TENANT})"
     return (
         *_pair(
-            c, "OomcastCgroupExhaustion", "memory", cgroups, f"\nand {c.on('cgroup')} {SERVING}",
+            c, "OomcastCgroupExhaustion", "memory", (cgroups, _in_time(c, cgroups)),
+            f"\nand {c.on('cgroup')} {SERVING}",
             "Memory of {{ $labels.cgroup }} on <node> runs out in {{ $value | humanizeDuration }}",
             "What the kernel cannot reclaim of cgroup {{ $labels.cgroup }} on <node> rises so fast that it meets its"
             " limit in {{ $value | humanizeDuration }}; then the OOM killer ends a process of it. Next: take load off"
@@ -76,7 +110,7 @@ def _exhaustion(c: Config) -> tuple[Alert, ...]:
             hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"],
         ),
         *_pair(
-            c, "OomcastHostExhaustion", "memory", hosts, "",
+            c, "OomcastHostExhaustion", "memory", (hosts, _in_time(c, hosts)), "",
             "Memory of <node> runs out in {{ $value | humanizeDuration }}",
             "What the kernel cannot reclaim on <node> rises so fast that the node is out of memory in"
             " {{ $value | humanizeDuration }}; then the OOM killer chooses among all processes. Next: take load off the"
@@ -84,7 +118,7 @@ def _exhaustion(c: Config) -> tuple[Alert, ...]:
             "Not while an engine loads its model.",
         ),
         *_pair(
-            c, "OomcastGpuExhaustion", "gpu", _by_engine(c), "",
+            c, "OomcastGpuExhaustion", "gpu", (_by_engine(c, gpus), _by_engine(c, paged)), "",
             "GPU memory{{ with $labels.engine }} of engine {{ . }}{{ end }} on <node> runs out in"
             " {{ $value | humanizeDuration }}",
             "GPU memory{{ with $labels.engine }} of engine {{ . }}{{ end }} on <node> rises so fast that an allocation"
@@ -96,9 +130,12 @@ def _exhaustion(c: Config) -> tuple[Alert, ...]:
     )  # fmt: skip
 
 
-def _by_engine(c: Config) -> str:
+def _in_time(c: Config, left: str) -> str:
+    return f"{left} unless {c.on(*OBJECT)} {SUDDEN}"
+
+
+def _by_engine(c: Config, gpus: str) -> str:
     """Of the GPUs of an engine the one that is full first; of GPUs that are nobody's, of the node."""
-    gpus = f'{GUARDED}{{resource=~"gpu.*"}}'
     one = f"({GPU_ENGINE} and {c.on('gpu')} (count {c.by('gpu')} ({GPU_ENGINE}) == 1))"
     return (
         f"min {c.by('resource', 'engine')} (\n"
@@ -110,13 +147,14 @@ def _by_engine(c: Config) -> str:
 
 
 def _pair(
-    c: Config, name: str, component: Component, left: str, ours: str, summary: str, text: str, why: str
+    c: Config, name: str, component: Component, left: tuple[str, str], ours: str, summary: str, text: str, why: str
 ) -> tuple[Alert, Alert]:
+    """left: what is left, for the warning and for the page."""
     board = "long-context" if component == "gpu" else "node"
     return (
         Alert(
             name, "critical", component, "forecast",
-            f"{left} < {c.value('exhaustion_critical')}{ours}",
+            f"({left[1]}) < {c.value('exhaustion_critical')}{ours}",
             summary, text,
             f"{why} No `for`: the forecast has a noise floor and a robust slope of its own, and each evaluation that is"
             " waited for is one that is missing at the end.",
@@ -124,7 +162,7 @@ def _pair(
         ),
         Alert(
             name, "warning", component, "forecast",
-            f"{left} < {c.value('exhaustion_warning')}{ours}",
+            f"{left[0]} < {c.value('exhaustion_warning')}{ours}",
             summary, text,
             "An hour is long: the trend has to last.",
             hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"], board=board,
@@ -132,23 +170,18 @@ def _pair(
     )  # fmt: skip
 
 
-def _sudden(c: Config) -> tuple[Alert, ...]:
-    labels = ("resource", "cgroup", "gpu")
-    warned = f"min_over_time({GUARDED}[{c.ago(300)}] offset {c.ago(60)}) < {c.value('exhaustion_critical')}"
-    ours = f'{GUARDED}{{resource!="cgroup_memory"}} or {GUARDED} and {c.on("cgroup")} {SERVING}'
-    return (
-        Alert(
-            "OomcastExhaustionSudden", "warning", "memory", "forecast",
-            f"(\n  min {c.by(*labels)} ({ours}) < {c.value('exhaustion_sudden')}\n)\n"
-            f"unless {c.on(*labels)} ({warned})",
-            "{{ $labels.resource }} on <node> runs out in {{ $value | humanizeDuration }}, without warning",
-            "{{ $labels.resource }}{{ with or $labels.cgroup $labels.gpu }} of {{ . }}{{ end }} on"
-            " <node> is exhausted in {{ $value | humanizeDuration }}, and a minute ago nothing told of it. Next:"
-            " nobody is quick enough; automation that takes this alert stops admission to the node's engines.",
-            "Goes to a machine, so it is not critical, which asks for a person. The page for people about the same"
-            " memory is held back meanwhile, and comes after two minutes if memory still runs out.",
-            keep=c.limits["keep_sudden"], audience="automation",
-        ),
+def _sudden(c: Config) -> Alert:
+    ours = f'{SUDDEN}{{resource!="cgroup_memory"}} unless {c.on("gpu")} {GPU_TENANT}'
+    return Alert(
+        "OomcastExhaustionSudden", "warning", "memory", "forecast",
+        f"{ours}\nor {SUDDEN} and {c.on('cgroup')} {SERVING}",
+        "{{ $labels.resource }} on <node> runs out in {{ $value | humanizeDuration }}, without warning",
+        "{{ $labels.resource }}{{ with or $labels.cgroup $labels.gpu }} of {{ . }}{{ end }} on"
+        " <node> is exhausted in {{ $value | humanizeDuration }}, and a minute ago nothing told of it. Next:"
+        " nobody is quick enough; automation that takes this alert stops admission to the node's engines.",
+        "Goes to a machine, so it is not critical, which asks for a person. The page for people about the same"
+        " memory is held back meanwhile, and comes after two minutes if memory still runs out.",
+        keep=c.limits["keep_sudden"], audience="automation",
     )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ THRESHOLDS = (
     Threshold("exhaustion_warning", 3600, "seconds", "time to plan: to move load, to raise a limit", _OWN),
     Threshold("exhaustion_sudden", 120, "seconds", "nobody acts within two minutes: a machine has to", _OWN),
     Threshold("exhaustion_hold", 300, "seconds", "an hour's warning can wait for the trend to last", _OWN),
-    Threshold("load_grace", 600, "seconds", "an engine that has just started rises because it loads", _OWN),
+    Threshold("load_grace", 900, "seconds", "an engine that loads its model rises, and may load so long", _OWN),
     Threshold(
         "burst",
         0.05,
