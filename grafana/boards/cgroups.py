@@ -1,7 +1,7 @@
 """Cgroups of a node: what cannot be reclaimed against the limit, and what shows that reclaim cannot keep up."""
 
-from boards.meanings import LEFT, LIMIT, time_steps
-from boards.panels import BAD, WARN, Column, Panel, lines, never, table
+from boards.meanings import LEFT, time_steps
+from boards.panels import BAD, LIMITS, USUAL, WARN, Column, Panel, lines, never, table
 from boards.query import CGROUP, Query, by, increase, of, on, per_second, rate, recorded, short
 from oomcast.rules import memory
 from oomcast.rules.config import duration
@@ -25,16 +25,12 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
     unreclaimable, bound = (gauge(f"oomcast_cgroup_memory_{one}_bytes") for one in ("unreclaimable", "effective_limit"))
     share = f"{unreclaimable} / ({bound} > 0)"
     stalled = of("oomcast_cgroup_pressure_seconds_total", CGROUP, 'resource="memory"', 'kind="full"')
-    refaults = per_second("oomcast_cgroup_workingset_refaults_total", "cgroup", where=(CGROUP,))
-    faults = recorded(memory.FAULTS, CGROUP)
-    usual = f"quantile_over_time(0.5, {faults}[{duration(limit['faults_window'])}])"
     return (
         _list(limit, unreclaimable, bound, share),
         lines(
             "Unreclaimable memory, share of the limit",
             f"The {_TOP} fullest at each moment. What no reclaim can free, of the lowest limit of the cgroup and of"
-            " what"
-            " encloses it: at 1 the OOM killer comes.",
+            " what encloses it: at 100 % the OOM killer comes.",
             Query(top(share), _LEGEND), unit="percentunit", maximum=1, none="no cgroup with a limit",
             limits=((1, BAD),), alerts=("OomcastCgroupExhaustion", "OomcastTenantExhaustion"),
         ),
@@ -45,9 +41,25 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
             Query(top(gauge("oomcast_cgroup_memory_max_bytes")), f"{_LEGEND} limit"),
             Query(top(gauge("oomcast_cgroup_memory_high_bytes")), f"{_LEGEND} throttled above"),
             Query(top(gauge("oomcast_cgroup_swap_used_bytes")), f"{_LEGEND} swap"),
-            unit="bytes", none="no cgroup here", colours={".*(limit|usual|usable|median)": LIMIT},
+            unit="bytes", none="no cgroup here", colours=LIMITS,
             alerts=("OomcastCgroupExhaustion",),
         ),
+        lines(
+            "Memory pressure",
+            "Share of the time in which nobody in the cgroup could go on for want of memory.",
+            Query(top(f"max {by('cgroup')} ({rate(stalled)})"), _LEGEND),
+            unit="percentunit", maximum=1, none="no PSI here", limits=((limit["pressure"], WARN),),
+            alerts=("OomcastMemoryThrash",),
+        ),
+    )  # fmt: skip
+
+
+def tight(limit: Limits) -> tuple[Panel, ...]:
+    """What shows that reclaim cannot keep up."""
+    refaults = per_second("oomcast_cgroup_workingset_refaults_total", "cgroup", where=(CGROUP,))
+    faults = recorded(memory.FAULTS, CGROUP)
+    usual = f"quantile_over_time(0.5, {faults}[{duration(limit['faults_window'])}])"
+    return (
         lines(
             "Limit met", "Charges that met the limit and had to reclaim first, and slow-downs above memory.high.",
             Query(top(per_second("oomcast_cgroup_memory_limit_hits_total", "cgroup", where=(CGROUP,))),
@@ -57,24 +69,17 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
             unit="ops", none="no cgroup with a limit", alerts=("OomcastCgroupExhaustion",),
         ),
         lines(
-            "Memory pressure",
-            "Share of the time in which nobody in the cgroup could go on for want of memory.",
-            Query(top(f"max {by('cgroup')} ({rate(stalled)})"), _LEGEND),
-            unit="percentunit", maximum=1, none="no PSI here", limits=((limit["pressure"], WARN),),
-            alerts=("OomcastMemoryThrash",),
-        ),
-        lines(
-            "Pages read back",
+            "Pages read back into cgroups",
             "Evicted pages that were needed again soon: with pressure, the working set does not fit.",
             Query(top(refaults), _LEGEND), unit="ops", none="no cgroup here", limits=((limit["refaults"], WARN),),
             alerts=("OomcastMemoryThrash",),
         ),
         lines(
-            "Major faults",
+            "Major faults, and their usual",
             "Page faults that read a disk, and the median of the cgroup's own day. Above the line and ten times its"
             " usual they are an alert.",
             Query(top(faults), _LEGEND), Query(top(usual), f"{_LEGEND} usual"), unit="ops", none="no rules are loaded",
-            colours={".*(limit|usual|usable|median)": LIMIT}, limits=((limit["faults_least"], WARN),),
+            colours=USUAL, limits=((limit["faults_least"], WARN),),
             alerts=("OomcastMajorFaults",),
         ),
     )  # fmt: skip
@@ -97,13 +102,13 @@ def _list(limit: Limits, unreclaimable: str, bound: str, share: str) -> Panel:
         Query(f"group {names} ({info}) and {on('cgroup')} {bound}"),
         columns=(
             Column("node", "Node"), Column("cgroup", "Cgroup", link=link),
-            Column("#A", "Of its limit", "percentunit", ((1, BAD),), decimals=1),
-            Column("#B", "Unreclaimable", "bytes"), Column("#C", "Limit", "bytes"),
-            Column("#D", "Runs out in", LEFT, steps, mapping=never()),
+            Column("#D", "Runs out in", LEFT, steps, mapping=never(), width=115),
+            Column("#A", "Of its limit", "percentunit", ((1, BAD),), decimals=1, width=105),
+            Column("#B", "Unreclaimable", "bytes", width=115), Column("#C", "Limit", "bytes", width=100),
             Column("unit", "Unit"), Column("k8s_namespace", "Namespace"), Column("k8s_pod", "Pod"),
             Column("k8s_container", "Container"), Column("slurm_job", "Slurm job"),
         ),
-        sort="Of its limit", descending=True, alerts=("OomcastCgroupExhaustion",),
+        sort=("-Of its limit",), alerts=("OomcastCgroupExhaustion",), height=7,
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Which node dies next."""
 
 from boards.board import Board, Row
-from boards.meanings import ENGINE_STATES, LEFT, LIMIT, count_steps, engine_state, time_steps
-from boards.panels import BAD, NOTICE, WARN, Column, Panel, lines, mapping, never, table, tile
+from boards.meanings import ENGINE_STATES, LEFT, count_steps, engine_state, minutes_left, time_steps
+from boards.panels import BAD, LIMIT, NOTICE, WARN, Column, Panel, lines, mapping, never, table, tile
 from boards.query import KV, NOT_KV, Query, by, exhaustion, increase, kills, named, of, on, recorded
 from oomcast.rules.thresholds import Limits
 
@@ -34,19 +34,19 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
             Query(f"count({_UP} == 1)"), unit="short", none="no node", alerts=("OomcastAbsent",),
         ),
         tile(
-            "Nodes unreachable",
+            "Unreachable",
             "Nodes whose oomcast does not answer. A crashed node shows up here, while its series simply end.",
             Query(f"count({_UP} == 0) or vector(0)"), unit="short", steps=count_steps(), alerts=("OomcastDown",),
         ),
         tile(
-            "Nodes about to run out",
+            "About to run out",
             "Nodes on which memory of a cgroup, a GPU or the host runs out within ten minutes. Alerts leave out the"
             " first ten minutes of an engine, in which it loads its model, and cgroups without an engine.",
             Query(f"count({soon}) or vector(0)"), unit="short", steps=count_steps(),
             alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
         ),
         tile(
-            "OOM kills in an hour", "Kernel OOM kills of all nodes in the last hour, each counted once.",
+            "OOM kills, 1 h", "Kernel OOM kills of all nodes in the last hour, each counted once.",
             Query(f"sum({kills(3600)}) or vector(0)"), unit="short", steps=count_steps(), alerts=("OomcastOomKill",),
             decimals=0,
         ),
@@ -72,41 +72,33 @@ def _next(limit: Limits) -> Panel:
     return table(
         "Which node is next",
         "A row for each node, the one that runs out first on top: what runs out, whose, and in how long. The KV"
-        " cache is"
-        " apart, as a full one makes requests wait and kills nothing. Click a node for all of it.",
+        " cache is apart, as a full one makes requests wait and kills nothing. Click a node for all of it.",
         Query(some), Query(_UP), Query(engine_state(by())), Query(pool), Query(kills(3600)),
         Query(f"count {by()} ({critical})"),
         columns=(
-            Column("cluster", "Cluster"),
             Column("node", "Node", link=NODE_LINK),
-            Column("#A", "Runs out in", LEFT, steps, mapping=never()),
-            Column("resource", "Resource"),
+            Column("#A", "Runs out in", LEFT, steps, mapping=never(), width=115),
+            Column("resource", "Resource", width=130),
             Column("object", "Whose"),
-            Column("#C", "Worst engine", mapping=mapping(tuple(ENGINE_STATES), tuple(ENGINE_STATES.values()))),
-            Column("#D", "KV cache full in", LEFT, mapping=never()),
-            Column("#E", "OOM kills in 1 h", steps=count_steps(WARN), decimals=0),
             Column("#F", "Critical alerts", steps=count_steps(),
-                   link="/alerting/list?search=node%3D${__data.fields.Node}"),
-            Column("#B", "Answers", mapping=mapping(("no", "yes"), (BAD, "transparent"))),
+                   link="/alerting/list?search=node%3D${__data.fields.Node}", width=110),
+            Column("#B", "Answers", mapping=mapping(("no", "yes"), (BAD, "transparent")), width=85),
+            Column("#C", "Worst engine", mapping=mapping(tuple(ENGINE_STATES), tuple(ENGINE_STATES.values())),
+                   width=140),
+            Column("#E", "Kills, 1 h", steps=count_steps(WARN), decimals=0, width=90),
+            Column("#D", "KV full in", LEFT, mapping=never(), width=100),
+            Column("cluster", "Cluster", width=110),
         ),
-        sort="Runs out in", height=9,
+        # A node that does not answer has no forecast, and comes next.
+        sort=("Runs out in", "Answers", "-Worst engine"), height=9,
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion", "OomcastDown"),
     )  # fmt: skip
 
 
 def _left(limit: Limits) -> Panel:
-    far = 2 * limit["exhaustion_warning"]
-    left = f"min {by()} ({of('oomcast_time_to_exhaustion_seconds', NOT_KV)}) < {far:.0f}"
-    left = f"clamp_min({left}, 1)"
-    return lines(
-        "Time to exhaustion",
-        "Of each node what runs out first: cgroup, GPU or host memory. What lasts longer than is drawn, or never ends,"
-        " has no line.",
-        Query(left, "{{node}}"),
-        unit=LEFT, minimum=1, maximum=far, powers=True, none="nothing runs out within two hours",
-        limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
-        alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
-    )  # fmt: skip
+    left = f"min {by()} ({of('oomcast_time_to_exhaustion_seconds', NOT_KV)})"
+    text = "Of each node what runs out first: cgroup, GPU or host memory."
+    return minutes_left("Time to exhaustion", text, left, "{{node}}", limit, 8)
 
 
 def _memory(limit: Limits) -> Panel:
@@ -182,10 +174,13 @@ def _pressure(limit: Limits) -> Panel:
 
 
 def _long() -> Panel:
-    share = of("oomcast_prompt_tokens_share_ratio", 'above=~"65536|131072"', 'bound="lower"')
+    def above(tokens: int) -> Query:
+        share = of("oomcast_prompt_tokens_share_ratio", f'above="{tokens}"', 'bound="lower"')
+        return Query(f"max {by()} ({share})", f"{{{{node}}}} above {tokens // 1024}K")
+
     return lines(
         "Long prompts",
         "Share of the prompts of the last hour above 64K and 128K tokens, of the engine that has most of them.",
-        Query(f"max {by('above')} ({share})", "{{node}} above {{above}}"),
+        above(131_072), above(65_536),
         unit="percentunit", maximum=1, none="no engine that tells", alerts=("OomcastHitRateCollapse",),
     )  # fmt: skip

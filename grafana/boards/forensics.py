@@ -2,10 +2,12 @@
 
 from boards import allocations, cgroups
 from boards.board import Board, Row
-from boards.meanings import LIMIT, count_steps
-from boards.panels import WARN, Column, Panel, lines, table, tile
+from boards.meanings import count_steps
+from boards.panels import LIMITS, WARN, Column, Panel, lines, table, tile
 from boards.query import CGROUP, ENGINE, GPU, Query, by, gpu, increase, kills, of, on, rate, risen, short
 from oomcast.rules.thresholds import Limits
+
+_OUT_OF_MEMORY = 'rule=~".*out_of_memory|cublas_alloc_failed|no_memory_for_cache"'
 
 
 def board(limit: Limits) -> Board:
@@ -14,20 +16,16 @@ def board(limit: Limits) -> Board:
         "Who was killed or crashed, under whose limit, and what memory did before it.",
         (
             Row("Who", (*_tiles(), *_who())),
-            Row("Memory up to it", _memory(limit)),
             Row("What engines said", _said()),
+            Row("Memory up to it", _memory(limit)),
             Row("What it came back to", _back()),
+            Row("More of cgroups", cgroups.reclaim(), collapsed=True),
             Row("Allocations (eBPF)", allocations.panels(limit), collapsed=True),
             Row("Unified memory and CUDA (eBPF)", allocations.cuda(), collapsed=True),
         ),
         ("cgroup", "engine", "gpu"),
         since="now-1h",
     )
-
-
-def _range(metric: str, *labels: str) -> str:
-    """How often in the time that is shown."""
-    return f"round(sum {by(*labels)} (increase({of(metric)}[$__range]))) > 0"
 
 
 def _tiles() -> tuple[Panel, ...]:
@@ -58,8 +56,9 @@ def _tiles() -> tuple[Panel, ...]:
             f"sum({risen('oomcast_crashes_total', '$__range')})", "OomcastCrash", none="no eBPF, or none",
         ),
         count(
-            "Segmentation faults", "As the kernel's log tells them, in the time shown.",
-            total("oomcast_kernel_log_segfaults_total"), "OomcastCrash",
+            "OOM in logs", "Lines of engines' logs that say that memory ran out, in the time shown.",
+            f"round(sum(increase({of('oomcast_log_events_total', ENGINE, _OUT_OF_MEMORY)}[$__range])))",
+            "OomcastLogOutOfMemory", none="no logs to follow",
         ),
         count(
             "Engine restarts", "In the time shown.", total("oomcast_engine_restarts_total"), "OomcastEngineRestarting",
@@ -82,16 +81,16 @@ def _who() -> tuple[Panel, ...]:
                 Column("node", "Node", width=90), Column("owner", "Killed"), Column("limit_owner", "Limit of"),
                 Column("#A", "Times", decimals=0, width=70), Column("#B", "Last", "dateTimeAsIso", width=165),
             ),
-            sort="Last", descending=True, width=12, alerts=("OomcastOomKill", "OomcastOomKillsRepeated"),
+            sort=("-Last",), width=12, height=6, alerts=("OomcastOomKill", "OomcastOomKillsRepeated"),
         ),
         table(
             "Who crashed", "Fatal signals by the file that was executing, since oomcast began.",
             Query(f"sum {crashes} ({of('oomcast_crashes_total')}) > 0"),
             columns=(
                 Column("node", "Node"), Column("process", "Process"), Column("signal", "Signal"),
-                Column("module", "In"), Column("#A", "Times", decimals=0),
+                Column("module", "In"), Column("#A", "Times", decimals=0, width=70),
             ),
-            sort="Times", descending=True, width=12, none="no eBPF, or no crash", alerts=("OomcastCrash",),
+            sort=("-Times",), width=12, height=6, none="no eBPF, or no crash", alerts=("OomcastCrash",),
         ),
         lines(
             "OOM kills", "By owner, each counted once.",
@@ -124,7 +123,8 @@ def _who() -> tuple[Panel, ...]:
 
 
 def _range_by(metric: str, *labels: str) -> str:
-    return f"sum {by(*labels)} ({increase(of(metric))})"
+    """Whole events between two points; increase() makes fractions of them."""
+    return f"round(sum {by(*labels)} ({increase(of(metric))}))"
 
 
 def _memory(limit: Limits) -> tuple[Panel, ...]:
@@ -140,7 +140,7 @@ def _memory(limit: Limits) -> tuple[Panel, ...]:
             "The largest of the chosen cgroups: at the limit the OOM killer comes.",
             Query(cgroups.top(unreclaimable), "{{node}} {{short}}"),
             Query(short(f"{bound} and {on('cgroup')} topk(8, {unreclaimable})", "cgroup"), "{{node}} {{short}} limit"),
-            unit="bytes", width=12, height=9, none="no cgroup here", colours={".*(limit|usual|usable|median)": LIMIT},
+            unit="bytes", width=12, height=9, none="no cgroup here", colours=LIMITS,
             alerts=("OomcastCgroupExhaustion",),
         ),
         lines(
@@ -160,7 +160,6 @@ def _memory(limit: Limits) -> tuple[Panel, ...]:
                   "{{node}} {{process}} {{pid}}"),
             unit="bytes", none="no process on a GPU", alerts=("OomcastGpuExhaustion",),
         ),
-        *cgroups.reclaim(),
     )  # fmt: skip
 
 
@@ -170,13 +169,13 @@ def _said() -> tuple[Panel, ...]:
         lines(
             "Lines of engines' logs",
             "By rule: out of memory, a full cache, a dead engine, bad numbers. One failure is many lines.",
-            Query(f"sum {by('engine', 'rule')} ({increase(events)}) > 0", "{{node}} {{engine}} {{rule}}"),
+            Query(f"round(sum {by('engine', 'rule')} ({increase(events)})) > 0", "{{node}} {{engine}} {{rule}}"),
             unit="short", bars=True, width=12, decimals=0, none="no line, or no logs to follow",
             alerts=("OomcastLogOutOfMemory", "OomcastLogEngineDead", "OomcastLogBadNumbers"),
         ),
         lines(
             "Events", "What collectors and the core reported; the daemon's log has each with its details.",
-            Query(f"sum {by('kind')} ({increase(of('oomcast_events_total'))}) > 0", "{{node}} {{kind}}"),
+            Query(f"{_range_by('oomcast_events_total', 'kind')} > 0", "{{node}} {{kind}}"),
             unit="short", bars=True, width=12, decimals=0,
         ),
     )  # fmt: skip

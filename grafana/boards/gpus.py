@@ -1,7 +1,7 @@
 """GPUs of a node: memory between peaks and plateau, who has it, and the hardware."""
 
-from boards.meanings import LEFT, LIMIT, RECOVERY, gpu_timeline
-from boards.panels import BAD, GOOD, Column, Panel, lines, never, states, table
+from boards.meanings import LEFT, RECOVERY, gpu_timeline
+from boards.panels import BAD, GOOD, LIMITS, Column, Panel, lines, never, states, table
 from boards.query import GPU, Query, by, gpu, increase, of, on, per_second, ranked, rate, short, usable
 from oomcast.rules.thresholds import Limits
 
@@ -22,7 +22,7 @@ def memory(limit: Limits) -> tuple[Panel, ...]:
             Query(short(plateau, "gpu"), f"{_LEGEND} plateau"),
             unit="bytes", width=12, height=9, none=_NONE,
             colours={
-                ".*(limit|usual|usable|median)": LIMIT, ".*peak": "orange", ".*used": "blue", ".*plateau": "purple",
+                **LIMITS, ".*peak": "orange", ".*used": "blue", ".*plateau": "purple",
             },
             alerts=("OomcastGpuMemoryFull", "OomcastGpuMemoryShrunk"),
         ),
@@ -35,28 +35,7 @@ def memory(limit: Limits) -> tuple[Panel, ...]:
             unit="bytes", none=_NONE, alerts=("OomcastGpuMemoryFull", "OomcastGpuExhaustion"),
         ),
         holders(),
-        lines(
-            "Time exhausted",
-            "Share of the time at or above 98 % of what can be allocated. Of a pool that is reserved this is normal.",
-            Query(short(f"max {by('gpu')} ({rate(of('oomcast_gpu_memory_exhausted_seconds_total', GPU))})", "gpu"),
-                  _LEGEND),
-            unit="percentunit", maximum=1, none=_NONE, alerts=("OomcastGpuMemoryFull",),
-        ),
         gpu_timeline(8),
-        lines(
-            "Xids",
-            "Errors of the NVIDIA driver by code, each counted once; docs/xid.md says what the codes mean.",
-            Query(f"sum {by('xid')} ({increase(of('oomcast_xid_errors_total'))}) > 0", "{{node}} Xid {{xid}}"),
-            unit="short", bars=True, decimals=0, alerts=("OomcastXid",),
-        ),
-        lines(
-            "GPUs that are here",
-            "GPUs that the driver's source counts, those that should be here, and those that answer.",
-            Query(f"max {by()} ({of('oomcast_gpus')})", "{{node}} here"),
-            Query(f"max {by()} ({of('oomcast_gpus_expected')})", "{{node}} expected"),
-            Query(f"sum {by()} ({of('oomcast_gpu_up')})", "{{node}} answer"),
-            unit="short", decimals=0, none=_NONE, alerts=("OomcastGpusMissing",),
-        ),
     )  # fmt: skip
 
 
@@ -120,6 +99,20 @@ def hardware() -> tuple[Panel, ...]:
             ),
             none=_NONE, height=6,
         ),
+        lines(
+            "Xids",
+            "Errors of the NVIDIA driver by code, each counted once; docs/xid.md says what the codes mean.",
+            Query(f"sum {by('xid')} ({increase(of('oomcast_xid_errors_total'))}) > 0", "{{node}} Xid {{xid}}"),
+            unit="short", bars=True, decimals=0, alerts=("OomcastXid",),
+        ),
+        lines(
+            "GPUs that are here",
+            "GPUs that the driver's source counts, those that should be here, and those that answer.",
+            Query(f"max {by()} ({of('oomcast_gpus')})", "{{node}} here"),
+            Query(f"max {by()} ({of('oomcast_gpus_expected')})", "{{node}} expected"),
+            Query(f"sum {by()} ({of('oomcast_gpu_up')})", "{{node}} answer"),
+            unit="short", decimals=0, none=_NONE, alerts=("OomcastGpusMissing",),
+        ),
         states(
             "What the driver asks for", "What must be done to make a GPU healthy again.",
             Query(recovery, _LEGEND), names=tuple(RECOVERY), colours=tuple(RECOVERY.values()), none=_NONE,
@@ -150,6 +143,13 @@ def hardware() -> tuple[Panel, ...]:
              ("oomcast_gpu_processes", "all"), ("oomcast_gpu_processes_unresolved", "unresolved")),
         each("Most that processes ever held", "By the driver's accounting, where that is on.", "bytes",
              ("oomcast_gpu_process_memory_peak_bytes", "")),
+        lines(
+            "Time exhausted",
+            "Share of the time at or above 98 % of what can be allocated. Of a pool that is reserved this is normal.",
+            Query(short(f"max {by('gpu')} ({rate(of('oomcast_gpu_memory_exhausted_seconds_total', GPU))})", "gpu"),
+                  _LEGEND),
+            unit="percentunit", maximum=1, none=_NONE, alerts=("OomcastGpuMemoryFull",),
+        ),
         lines(
             "Exhaustions", "Times that memory was full for half a second or longer.",
             Query(short(f"sum {by('gpu')} ({increase(of('oomcast_gpu_memory_exhaustions_total', GPU))})", "gpu"),

@@ -3,9 +3,11 @@
 from boards import probes
 from boards.board import Board, Row
 from boards.meanings import count_steps
-from boards.panels import BAD, WARN, Column, Panel, lines, table, tile
+from boards.panels import BAD, WARN, Column, Panel, lines, mapping, table, tile
 from boards.query import ENGINE, GPU, Query, by, gpu, increase, of, on, per_second, rate, short
 from oomcast.rules.thresholds import Limits
+
+_LOW = 6
 
 
 def board(limit: Limits) -> Board:
@@ -14,9 +16,10 @@ def board(limit: Limits) -> Board:
         "Whether oomcast sees everything, how fresh that is, and what it costs.",
         (
             Row("Is it watching", (*_tiles(limit), _collectors(limit))),
+            Row("What is missing", (*_missing(), _unlabelled())),
             Row("How fresh", _fresh(limit)),
             Row("What it costs", _cost(limit)),
-            Row("What is missing", (*_missing(), _unlabelled())),
+            Row("What comes in", _input(), collapsed=True),
             Row("eBPF", probes.panels(), collapsed=True),
         ),
         ("engine", "gpu"),
@@ -47,11 +50,12 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
             steps=((limit["own_cpu"], WARN),), alerts=("OomcastOverCpuBudget",), decimals=1,
         ),
         tile(
-            "Rules are evaluated", "1 while the alert that always fires does: without rules some lines are missing.",
-            Query(watchdog), unit="short", steps=((0, WARN), (1, "transparent")), alerts=("OomcastAbsent",),
+            "Rules run", "Whether the alert that always fires does: without rules some lines are missing.",
+            Query(watchdog), unit="short", places=mapping(("no", "yes"), (WARN, "transparent")),
+            alerts=("OomcastAbsent",),
         ),
         tile(
-            "Uncovered GPU nodes", "Nodes with GPUs that have no oomcast, by kube-state-metrics.",
+            "Uncovered nodes", "Nodes with GPUs that have no oomcast, by kube-state-metrics.",
             Query(
                 'count(max by (node) (kube_node_status_capacity{resource=~"nvidia_com_gpu|nvidia_com_mig.*"}) > 0'
                 f" unless on (node) max by (node) ({of('up')})) or vector(0)"
@@ -76,17 +80,16 @@ def _collectors(limit: Limits) -> Panel:
         here(each("period_seconds")), here(each("largest_gap_seconds")),
         columns=(
             Column("cluster", "Cluster"), Column("node", "Node"), Column("collector", "Collector"),
-            Column("#A", "Up", steps=((0, BAD), (1, "transparent"))),
+            Column("#A", "Works", mapping=mapping(("no", "yes"), (BAD, "transparent"))),
             Column("#B", "Last success ago", "s", ((limit["stale"], WARN),), decimals=1),
             Column("#C", "Run takes", "s"), Column("#D", "Runs every", "s"), Column("#E", "Largest gap", "s"),
         ),
-        sort="Up", alerts=("OomcastCollectorDown", "OomcastStale"),
+        sort=("Works", "-Last success ago"), alerts=("OomcastCollectorDown", "OomcastStale"),
     )  # fmt: skip
 
 
 def _fresh(limit: Limits) -> tuple[Panel, ...]:
     age = f"time() - max {by('collector')} ({of('oomcast_collector_last_success_timestamp_seconds')})"
-    runs = of("oomcast_collector_runs_total", 'outcome!="success"')
     loop = f"max {by()} ({of('oomcast_scheduler_loop_age_seconds')})"
     return (
         lines(
@@ -100,13 +103,6 @@ def _fresh(limit: Limits) -> tuple[Panel, ...]:
             unit="s", alerts=("OomcastStale", "OomcastOverCpuBudget"),
         ),
         lines(
-            "Runs that failed or were left out", "By outcome; absent: what the collector reads is not on this machine.",
-            Query(f"sum {by('collector', 'outcome')} ({increase(runs)}) > 0", "{{node}} {{collector}} {{outcome}}"),
-            Query(f"sum {by('collector')} ({increase(of('oomcast_collector_overruns_total'))}) > 0",
-                  "{{node}} {{collector}} left out"),
-            unit="short", decimals=0, alerts=("OomcastCollectorDown",),
-        ),
-        lines(
             "Time between GPU readings", "Mean and largest distance: a burst that is shorter may be missed.",
             Query(short(gpu("oomcast_gpu_sampling_period_seconds"), "gpu"), "{{node}} {{short}} mean"),
             Query(short(gpu("oomcast_gpu_sampling_largest_gap_seconds"), "gpu"), "{{node}} {{short}} largest"),
@@ -117,11 +113,6 @@ def _fresh(limit: Limits) -> tuple[Panel, ...]:
             Query(f"max {by('engine')} ({of('oomcast_engine_scrape_duration_seconds', ENGINE)})",
                   "{{node}} {{engine}}"),
             unit="s", none="no engine here", alerts=("OomcastEngineDown",),
-        ),
-        lines(
-            "Daemon restarts", "How often each daemon began anew.",
-            Query(f"max {by()} (changes({of('process_start_time_seconds')}[$__rate_interval])) > 0", "{{node}}"),
-            unit="short", bars=True, decimals=0, alerts=("OomcastRestarting",),
         ),
     )  # fmt: skip
 
@@ -170,11 +161,14 @@ def _unlabelled() -> Panel:
         "Targets without a node", "Rules and boards take all targets without the label node for one node.",
         Query(f"count by (job, instance) ({targets})"),
         columns=(Column("job", "Job"), Column("instance", "Instance")),
-        width=8, alerts=("OomcastTargetUnlabelled",),
+        width=8, height=_LOW, alerts=("OomcastTargetUnlabelled",),
     )  # fmt: skip
 
 
 def _missing() -> tuple[Panel, ...]:
+    """Low, as most of the time there is nothing."""
+    runs = of("oomcast_collector_runs_total", 'outcome!="success"')
+
     def rises(metric: str, name: str, *labels: str) -> Query:
         return Query(f"sum {by(*labels)} ({increase(of(metric))}) > 0", f"{{{{node}}}} {name}")
 
@@ -183,7 +177,7 @@ def _missing() -> tuple[Panel, ...]:
             "Series left out", "Series above a metric's cap, and names of processes above theirs.",
             Query(f"sum {by('metric')} ({of('oomcast_series_dropped')})", "{{node}} {{metric}}"),
             Query(f"max {by()} ({of('oomcast_process_names_dropped')}) > 0", "{{node}} process names"),
-            unit="short", decimals=0, alerts=("OomcastSeriesDropped",),
+            unit="short", decimals=0, alerts=("OomcastSeriesDropped",), height=_LOW,
         ),
         lines(
             "Input that was lost", "What came faster than it could be read.",
@@ -193,7 +187,7 @@ def _missing() -> tuple[Panel, ...]:
             rises("oomcast_log_bytes_skipped_total", "bytes of {{engine}}'s log", "engine"),
             rises("oomcast_log_cut_lines_total", "cut lines of {{engine}}'s log", "engine"),
             rises("oomcast_ebpf_probe_lost_total", "events of probe {{probe}}", "probe"),
-            unit="short", decimals=0, alerts=("OomcastInputLost",),
+            unit="short", decimals=0, alerts=("OomcastInputLost",), height=_LOW,
         ),
         lines(
             "Errors of reading", "By what was read.",
@@ -207,8 +201,31 @@ def _missing() -> tuple[Panel, ...]:
             rises("oomcast_engine_scrape_malformed_lines_total", "malformed lines of {{engine}}", "engine"),
             rises("oomcast_log_read_errors_total", "log of {{engine}}", "engine"),
             rises("oomcast_kernel_log_malformed_records_total", "kernel log malformed"),
-            unit="short", decimals=0, alerts=("OomcastCollectorDown",),
+            unit="short", decimals=0, alerts=("OomcastCollectorDown",), height=_LOW,
         ),
+        lines(
+            "Defects", "Failures of the daemon's own work, rules for logs that took too long; neither should be seen.",
+            rises("oomcast_chore_failures_total", "{{chore}}", "chore"),
+            Query(f"max {by()} ({of('oomcast_log_rules_disabled')}) > 0", "{{node}} rules for logs"),
+            unit="short", decimals=0, alerts=("OomcastChoreFails",), height=_LOW,
+        ),
+        lines(
+            "Runs that failed or were left out", "By outcome; absent: what the collector reads is not on this machine.",
+            Query(f"sum {by('collector', 'outcome')} ({increase(runs)}) > 0", "{{node}} {{collector}} {{outcome}}"),
+            Query(f"sum {by('collector')} ({increase(of('oomcast_collector_overruns_total'))}) > 0",
+                  "{{node}} {{collector}} left out"),
+            unit="short", decimals=0, alerts=("OomcastCollectorDown",), height=_LOW,
+        ),
+        lines(
+            "Daemon restarts", "How often each daemon began anew.",
+            Query(f"max {by()} (changes({of('process_start_time_seconds')}[$__rate_interval])) > 0", "{{node}}"),
+            unit="short", bars=True, decimals=0, alerts=("OomcastRestarting",), height=_LOW,
+        ),
+    )  # fmt: skip
+
+
+def _input() -> tuple[Panel, ...]:
+    return (
         lines(
             "Messages about requests", "By what became of them; all but the accepted are in no series.",
             Query(per_second("oomcast_request_messages_total", "outcome"), "{{node}} {{outcome}}"),
@@ -221,11 +238,5 @@ def _missing() -> tuple[Panel, ...]:
             Query(per_second("oomcast_kernel_log_ignored_records_total"), "{{node}} not the kernel's"),
             Query(per_second("oomcast_log_lines_total", "engine"), "{{node}} lines of {{engine}}"),
             unit="ops", alerts=("OomcastInputLost",),
-        ),
-        lines(
-            "Defects", "Failures of the daemon's own work, rules for logs that took too long; neither should be seen.",
-            rises("oomcast_chore_failures_total", "{{chore}}", "chore"),
-            Query(f"max {by()} ({of('oomcast_log_rules_disabled')}) > 0", "{{node}} rules for logs"),
-            unit="short", decimals=0, alerts=("OomcastChoreFails",),
         ),
     )  # fmt: skip

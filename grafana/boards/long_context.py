@@ -2,14 +2,15 @@
 
 from boards import gpus, objectives
 from boards.board import Board, Row
-from boards.meanings import engine_timeline, kv_usage, time_left, waiting
-from boards.panels import BAD, GOOD, WARN, Panel, heatmap, lines, tile
-from boards.query import ENGINE, GPU, Query, by, engine, increase, of, per_second, rate, recorded
+from boards.meanings import LEFT, engine_timeline, kv_usage, time_left, time_steps, waiting
+from boards.panels import BAD, GOOD, USUAL, WARN, Panel, heatmap, lines, tile
+from boards.query import ENGINE, GPU, Query, by, engine, exhaustion, increase, of, per_second, rate, recorded, shortest
 from oomcast.rules.engine import USUAL_HITS
 from oomcast.rules.thresholds import Limits
 
 _LEGEND = "{{node}} {{engine}}"
 _NONE = "no engine that tells"
+_GPUS = 'resource=~"gpu_memory|gpu_mig_memory"'
 _LONG = 'above=~"65536|131072"'
 
 
@@ -19,11 +20,12 @@ def board(limit: Limits) -> Board:
         "How long prompts are, what of them fits, and what that does to the cache and to who asks.",
         (
             Row("Now", (*_tiles(limit), engine_timeline())),
+            Row("GPU memory and KV cache", (*_memory(limit), *_pool(limit))),
             Row("Prompts", _prompts(limit)),
-            Row("KV cache", _pool(limit)),
-            Row("GPUs", _memory(limit)),
             Row("What clients get", objectives.answers(limit)),
             Row("Objectives", objectives.panels(limit)),
+            Row("More of prompts and cache", _more(), collapsed=True),
+            Row("More of answers and objectives", (*objectives.more(), objectives.calibration()), collapsed=True),
             Row("Gateway", _gateway(), collapsed=True),
         ),
         ("model", "engine", "gpu"),
@@ -34,37 +36,41 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
     fits = f"min({engine('oomcast_kv_cache_largest_request_tokens')})"
     steps = ((0, BAD), (limit["long_prompt"], WARN), (limit["crash_prompt"], GOOD))
     above = of("oomcast_prompt_tokens_share_ratio", ENGINE, f'above="{limit["crash_prompt"]:.0f}"', 'bound="lower"')
-    hits = f"min({engine('oomcast_kv_cache_hit_ratio')})"
+    hits = engine("oomcast_kv_cache_hit_ratio")
     never = f"count({engine('oomcast_kv_cache_max_model_len_fits')} == 0) or vector(0)"
     return (
         tile(
-            "Prompts above 128K",
+            "GPU memory left for", "Which GPU's memory runs out first, and in how long: that ends engines.",
+            Query(f"bottomk(1, {shortest(exhaustion(_GPUS, GPU))})", "{{node}} {{short}}"), unit=LEFT,
+            steps=time_steps(limit), never=True, names=True, none="no forecast yet",
+            alerts=("OomcastGpuExhaustion",),
+        ),
+        tile(
+            "Prompts > 128K",
             "Share of the prompts of the last hour above 131,072 tokens, of the engine with most.",
             Query(f"max({above})"), unit="percentunit", maximum=1, none=_NONE, decimals=1,
             alerts=("OomcastHitRateCollapse",),
         ),
         tile(
-            "Largest request that fits", "Prompt and answer, of the engine that has least room now.",
+            "Largest that fits", "Prompt and answer, of the engine that has least room now.",
             Query(fits), unit="short", steps=steps, none=_NONE, alerts=("OomcastHeadroomBelowDemand",),
         ),
         tile(
-            "Lowest hit rate", "Of the engine whose prefix cache finds least, over five minutes.",
-            Query(hits), unit="percentunit", maximum=1, none="too few lookups", decimals=1,
-            steps=((0, BAD), (limit["crash_hit_rate"], "transparent")), alerts=("OomcastHitRateCollapse",),
+            "Hit rate, of usual",
+            "Of the engine whose prefix cache finds least of what it usually does: five minutes against its own median"
+            " of six hours. Engines without reuse have no hit rate to lose.",
+            Query(f"min({hits} / ({recorded(USUAL_HITS, ENGINE)} >= {limit['hit_rate_own']:g}))"),
+            unit="percentunit", maximum=1, none="no usual rate", decimals=0,
+            steps=((0, WARN), (limit["hit_rate_fall"], "transparent")), alerts=("OomcastHitRateCollapse",),
         ),
         tile(
-            "Accept what never fits", "Engines that accept requests longer than their whole pool.",
+            "Accept too long", "Engines that accept requests longer than their whole pool.",
             Query(never), unit="short", steps=((1, WARN),), alerts=("OomcastContextNeverFits",),
         ),
         tile(
-            "Preempted in 10 min", "Requests thrown out of the KV cache and computed again.",
+            "Preempted, 10 m", "Requests thrown out of the KV cache and computed again.",
             Query(f"round(sum(increase({of('oomcast_engine_preemptions_total', ENGINE)}[10m])))"),
             unit="short", none=_NONE, alerts=("OomcastPreemptionStorm",), decimals=0,
-        ),
-        tile(
-            "Corrupted in 1 h", "Responses with NaN among their logits, where the engine counts them.",
-            Query(f"round(sum(increase({of('oomcast_corrupted_responses_total', ENGINE)}[1h])))"),
-            unit="short", steps=((1, BAD),), none=_NONE, alerts=("OomcastCorruptedResponses",), decimals=0,
         ),
     )  # fmt: skip
 
@@ -72,23 +78,9 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
 def _prompts(limit: Limits) -> tuple[Panel, ...]:
     marks = ((limit["long_prompt"], WARN), (limit["crash_prompt"], BAD))
     buckets = of("oomcast_prompt_tokens_bucket", ENGINE)
-    exact = of("oomcast_request_prompt_tokens_bucket", ENGINE)
     told = f"sum {by('engine', 'le')} ({rate(buckets)})"
     share = f"max {by('engine', 'above', 'bound')} ({of('oomcast_prompt_tokens_share_ratio', ENGINE, _LONG)})"
-    fitted = f"max {by('engine', 'above')} ({of('oomcast_prompt_tokens_lognormal_share_ratio', ENGINE, _LONG)})"
     return (
-        heatmap(
-            "Prompt lengths, by engines' buckets",
-            "Prompts that ended, in the engine's own buckets of tokens: few are at the lengths that matter.",
-            Query(f"sum by (le) ({increase(buckets)})", "{{le}}"), unit="short", none=_NONE,
-            alerts=("OomcastHitRateCollapse",),
-        ),
-        heatmap(
-            "Prompt lengths, by messages",
-            "Finished requests that were told of one by one, in buckets at 64K, 128K and 200K tokens.",
-            Query(f"sum by (le) ({increase(exact)})", "{{le}}"), unit="short", none="no messages",
-            alerts=("OomcastLongRequestsFail",),
-        ),
         lines(
             "What is asked for, and what fits",
             "The largest request that would be admitted now, against the length that 99 of 100 prompts do not exceed."
@@ -101,19 +93,16 @@ def _prompts(limit: Limits) -> tuple[Panel, ...]:
         ),
         lines(
             "Share of long prompts",
-            "Prompts of the last hour above 64K and 128K tokens: at least (lower) and at most (upper) so many, as"
-            " far as"
-            " the engine's buckets tell.",
+            "Prompts of the last hour above 64K and 128K tokens: at least (lower) and at most (upper) so many, as far"
+            " as the engine's buckets tell.",
             Query(share, f"{_LEGEND} > {{{{above}}}} {{{{bound}}}}"), unit="percentunit", maximum=1, none=_NONE,
             alerts=("OomcastKvExhaustion", "OomcastHitRateCollapse"),
         ),
-        lines(
-            "Share of long prompts, fitted",
-            "By the log-normal that fits the prompts of the last hour, and how far it is from them: far off, it is no"
-            " help (docs/lengths.md).",
-            Query(fitted, f"{_LEGEND} > {{{{above}}}}"),
-            Query(engine("oomcast_prompt_tokens_lognormal_distance_ratio"), f"{_LEGEND} distance"),
-            unit="percentunit", maximum=1, none="too few prompts, or no fit", alerts=("OomcastSloRisk",),
+        heatmap(
+            "Prompt lengths, by engines' buckets",
+            "Prompts that ended, in the engine's own buckets of tokens: few are at the lengths that matter.",
+            Query(f"sum by (le) ({increase(buckets)})", "{{le}}"), unit="short", none=_NONE, width=8,
+            alerts=("OomcastHitRateCollapse",),
         ),
     )  # fmt: skip
 
@@ -127,15 +116,9 @@ def _pool(limit: Limits) -> tuple[Panel, ...]:
             " engine that is well (92.4 %). Red: at the crash (3.1 %).",
             Query(engine("oomcast_kv_cache_hit_ratio"), _LEGEND),
             Query(recorded(USUAL_HITS, ENGINE), f"{_LEGEND} median"),
-            unit="percentunit", maximum=1, none="too few lookups", colours={".*(limit|usual|usable|median)": "purple"},
+            unit="percentunit", maximum=1, none="too few lookups", colours=USUAL,
             limits=((limit["crash_hit_rate"], BAD), (limit["healthy_hit_rate"], GOOD)),
             alerts=("OomcastHitRateCollapse",),
-        ),
-        lines(
-            "KV cache in tokens", "What the pool holds, and what fits now, all ranks together.",
-            Query(engine("oomcast_kv_cache_capacity_tokens"), f"{_LEGEND} capacity"),
-            Query(engine("oomcast_kv_cache_headroom_tokens"), f"{_LEGEND} headroom"),
-            unit="short", none=_NONE, alerts=("OomcastKvExhaustion",),
         ),
         lines(
             "Preemptions and evictions",
@@ -146,6 +129,42 @@ def _pool(limit: Limits) -> tuple[Panel, ...]:
             unit="ops", none=_NONE, alerts=("OomcastPreemptionStorm",),
         ),
         waiting(),
+    )  # fmt: skip
+
+
+def _memory(limit: Limits) -> tuple[Panel, ...]:
+    """What a prefill takes beside the pool shows here and nowhere else."""
+    left = "How long GPU memory lasts: a prefill that finds none ends the engine, and the KV cache says nothing of it."
+    return (
+        time_left("GPU memory runs out in", left, limit, _GPUS, GPU, width=8),
+        gpus.peaks(limit, 8, 8),
+        gpus.holders(),
+    )
+
+
+def _more() -> tuple[Panel, ...]:
+    exact = of("oomcast_request_prompt_tokens_bucket", ENGINE)
+    fitted = f"max {by('engine', 'above')} ({of('oomcast_prompt_tokens_lognormal_share_ratio', ENGINE, _LONG)})"
+    return (
+        heatmap(
+            "Prompt lengths, by messages",
+            "Finished requests that were told of one by one, in buckets at 64K, 128K and 200K tokens.",
+            Query(f"sum by (le) ({increase(exact)})", "{{le}}"), unit="short", none="no messages", width=8,
+            alerts=("OomcastLongRequestsFail",),
+        ),
+        lines(
+            "KV cache in tokens", "What the pool holds, and what fits now, all ranks together.",
+            Query(engine("oomcast_kv_cache_capacity_tokens"), f"{_LEGEND} capacity"),
+            Query(engine("oomcast_kv_cache_headroom_tokens"), f"{_LEGEND} headroom"),
+            unit="short", none=_NONE, alerts=("OomcastKvExhaustion",),
+        ),
+        lines(
+            "Tokens processed and generated", "Throughput: what preemptions and long prefills take away.",
+            Query(per_second("oomcast_engine_prompt_tokens_total", "engine", where=(ENGINE,)), f"{_LEGEND} prompt"),
+            Query(per_second("oomcast_engine_generation_tokens_total", "engine", where=(ENGINE,)),
+                  f"{_LEGEND} generated"),
+            unit="ops", none=_NONE, alerts=("OomcastPreemptionStorm",),
+        ),
         lines(
             "Requests that run", "Requests that each engine works on.",
             Query(engine("oomcast_engine_requests_running"), _LEGEND), unit="short", none=_NONE, decimals=0,
@@ -160,11 +179,12 @@ def _pool(limit: Limits) -> tuple[Panel, ...]:
             unit="ops", none=_NONE, alerts=("OomcastHitRateCollapse",),
         ),
         lines(
-            "Tokens processed and generated", "Throughput: what preemptions and long prefills take away.",
-            Query(per_second("oomcast_engine_prompt_tokens_total", "engine", where=(ENGINE,)), f"{_LEGEND} prompt"),
-            Query(per_second("oomcast_engine_generation_tokens_total", "engine", where=(ENGINE,)),
-                  f"{_LEGEND} generated"),
-            unit="ops", none=_NONE, alerts=("OomcastPreemptionStorm",),
+            "Share of long prompts, fitted",
+            "By the log-normal that fits the prompts of the last hour, and how far it is from them: far off, it is no"
+            " help (docs/lengths.md).",
+            Query(fitted, f"{_LEGEND} > {{{{above}}}}"),
+            Query(engine("oomcast_prompt_tokens_lognormal_distance_ratio"), f"{_LEGEND} distance"),
+            unit="percentunit", maximum=1, none="too few prompts, or no fit", alerts=("OomcastSloRisk",),
         ),
         lines(
             "Memory of the KV pool", "Of all data-parallel and one tensor-parallel rank.",
@@ -173,18 +193,6 @@ def _pool(limit: Limits) -> tuple[Panel, ...]:
             unit="bytes", none=_NONE,
         ),
     )  # fmt: skip
-
-
-def _memory(limit: Limits) -> tuple[Panel, ...]:
-    """What a prefill takes beside the pool shows here and nowhere else."""
-    matchers = 'resource=~"gpu_memory|gpu_mig_memory"', GPU
-    left = "How long GPU memory lasts: what ends engines is a prefill that finds none, and the KV cache says"
-    " nothing of it."
-    return (
-        time_left("GPU memory runs out in", left, limit, *matchers, width=8),
-        gpus.peaks(limit, 8, 8),
-        gpus.holders(),
-    )
 
 
 def _gateway() -> tuple[Panel, ...]:

@@ -1,5 +1,7 @@
 """States with their colours and places in order of badness, and what several boards show alike."""
 
+import math
+
 from boards.panels import BAD, GOOD, NOTICE, WARN, Panel, Steps, lines, states
 from boards.query import ENGINE, GPU, NOT_KV, Query, by, engine, exhaustion, of, ranked, short, shortest
 from oomcast.rules.thresholds import Limits
@@ -39,11 +41,12 @@ RECOVERY = {
     "system_reboot": "dark-red",
 }
 
-LIMIT = "dark-red"
 LEFT = "dthms"
 """The unit of times to exhaustion: hours, minutes, seconds."""
-FAR = 2.0
-"""How many times the threshold of the warning a drawing of the time to exhaustion goes."""
+MINUTES = "suffix:min"
+"""The same where they are drawn, so that the powers of ten on the axis are round."""
+_LEAST = 0.1
+"""Minutes: of what is shorter nobody needs to see how much."""
 
 
 def time_steps(limit: Limits) -> Steps:
@@ -56,13 +59,14 @@ def engine_state(clause: str, *matchers: str) -> str:
     return ranked("oomcast_engine_state", tuple(ENGINE_STATES), clause, *matchers)
 
 
-def engine_timeline(width: int = 24) -> Panel:
+def engine_timeline(width: int = 24, height: int = 6) -> Panel:
     return states(
         "What the engines do",
         "The worst state that holds of each engine. Restarted, unreachable and dead are an end; thrashing, piling up,"
         " hit rate collapse and deadlocked come before one.",
         Query(engine_state(by("engine"), ENGINE), "{{node}} {{engine}}"),
-        names=tuple(ENGINE_STATES), colours=tuple(ENGINE_STATES.values()), width=width, none="no engine here",
+        names=tuple(ENGINE_STATES), colours=tuple(ENGINE_STATES.values()), width=width, height=height,
+        none="no engine here",
         alerts=("OomcastEngineDeadlocked", "OomcastPreemptionStorm", "OomcastQueuePileUp"),
     )  # fmt: skip
 
@@ -77,16 +81,21 @@ def gpu_timeline(width: int = 12) -> Panel:
     )  # fmt: skip
 
 
-def time_left(title: str, text: str, limit: Limits, *matchers: str, width: int = 24, none: str = "") -> Panel:
-    """Times to exhaustion below twice the warning's; what is longer, or never, is not drawn."""
-    far = FAR * limit["exhaustion_warning"]
-    resource = matchers or (NOT_KV,)
+def time_left(title: str, text: str, limit: Limits, *matchers: str, width: int = 16) -> Panel:
+    """Times to exhaustion of each object, as far as the axis goes."""
+    expr = shortest(exhaustion(*(matchers or (NOT_KV,))))
+    return minutes_left(title, text, expr, "{{node}} {{resource}} {{short}}{{engine}}", limit, width)
+
+
+def minutes_left(title: str, text: str, expr: str, legend: str, limit: Limits, width: int) -> Panel:
+    """expr: in seconds. The axis ends at the power of ten minutes above the warning's threshold."""
+    critical, warning = (limit[f"exhaustion_{one}"] / 60 for one in ("critical", "warning"))
+    far = 10.0 ** math.ceil(math.log10(warning))
     return lines(
-        title, f"{text} What lasts longer than is drawn, or never ends, has no line.",
-        Query(f"clamp_min({shortest(exhaustion(*resource))} < {far:.0f}, 1)",
-              "{{node}} {{resource}} {{short}}{{engine}}"),
-        unit=LEFT, minimum=1, maximum=far, powers=True, width=width, none=none or "nothing runs out within two hours",
-        limits=((limit["exhaustion_critical"], BAD), (limit["exhaustion_warning"], WARN)),
+        title, f"{text} What lasts longer than {far:g} minutes, or never ends, has no line.",
+        Query(f"clamp_min(({expr} < {60 * far:.0f}) / 60, {_LEAST:g})", legend),
+        unit=MINUTES, minimum=_LEAST, maximum=far, powers=True, width=width, least=f"{60 * _LEAST:g} s",
+        none=f"nothing runs out within {far:g} minutes", limits=((critical, BAD), (warning, WARN)),
         alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion", "OomcastExhaustionSudden"),
     )  # fmt: skip
 

@@ -2,8 +2,18 @@
 
 from boards import cgroups, gpus, host
 from boards.board import Board, Row
-from boards.meanings import LEFT, count_steps, engine_timeline, kv_usage, time_left, time_steps, waiting
-from boards.panels import BAD, Column, Panel, lines, table, tile
+from boards.meanings import (
+    ENGINE_STATES,
+    LEFT,
+    count_steps,
+    engine_state,
+    engine_timeline,
+    kv_usage,
+    time_left,
+    time_steps,
+    waiting,
+)
+from boards.panels import BAD, Column, Panel, lines, mapping, table, tile
 from boards.query import ENGINE, GPU, KV, NOT_KV, Query, by, engine, exhaustion, kills, of, on, recorded, shortest
 from oomcast.rules.thresholds import Limits
 
@@ -13,12 +23,13 @@ def board(limit: Limits) -> Board:
         "node",
         "What runs out on a node, in how long, and who takes it.",
         (
-            Row("How long", (*_tiles(limit), _left(limit))),
+            Row("How long", (*_tiles(limit), _left(limit), engine_timeline(8, 8))),
             Row("GPUs", gpus.memory(limit)),
             Row("Cgroups", cgroups.panels(limit)),
             Row("Host memory", host.panels(limit)),
             Row("Engines", _engines(limit)),
-            Row("GPU hardware", gpus.hardware(), collapsed=True),
+            Row("Can reclaim keep up", (*cgroups.tight(limit), *host.tight(), _processes()), collapsed=True),
+            Row("GPU errors and hardware", gpus.hardware(), collapsed=True),
             Row("MIG instances", gpus.instances(), collapsed=True),
         ),
         ("gpu", "cgroup", "engine"),
@@ -27,8 +38,7 @@ def board(limit: Limits) -> Board:
 
 def _tiles(limit: Limits) -> tuple[Panel, ...]:
     steps = time_steps(limit)
-    firing = 'alertstate="firing"', 'alertname=~"Oomcast.*"', 'severity=~"critical|warning"'
-    available, total = (of(f"oomcast_host_memory_{one}_bytes") for one in ("available", "total"))
+    firing = 'alertstate="firing"', 'alertname=~"Oomcast.*"', 'severity="critical"'
     return (
         tile(
             "Runs out first", "Which memory of a cgroup, a GPU or the host runs out first, and in how long.",
@@ -37,27 +47,28 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
             alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
         ),
         tile(
+            "Worst engine", "The worst state that holds of the engines; below is since when.",
+            Query(f"max({engine_state(by('engine'), ENGINE)})"), unit="short", none="no engine here",
+            places=mapping(tuple(ENGINE_STATES), tuple(ENGINE_STATES.values())),
+            alerts=("OomcastEngineDeadlocked", "OomcastEngineDown"),
+        ),
+        tile(
             "KV cache full in", "Which engine's KV cache is full first. That alone kills nothing.",
             Query(f"bottomk(1, {exhaustion(KV)})", "{{node}} {{engine}}"),
             unit=LEFT, never=True, names=True, none="no engine that tells", alerts=("OomcastKvExhaustion",),
         ),
         tile(
-            "GPU left at the peak", "Least free memory of the last minute, of the fullest GPU.",
+            "GPU left at peak", "Least free memory of the last minute, of the fullest GPU.",
             Query(f"min({of('oomcast_gpu_memory_free_min_bytes', GPU)})"), unit="bytes", none="no GPU here",
             alerts=("OomcastGpuMemoryFull",),
         ),
         tile(
-            "Host memory left", "The kernel's estimate of what can be given out, of all there is.",
-            Query(f"min({available} / ({total} > 0))"), unit="percentunit", maximum=1,
-            alerts=("OomcastHostExhaustion",),
-        ),
-        tile(
-            "OOM kills, 1 h", "Kernel OOM kills in the last hour, each counted once.",
+            "Kills, 1 h", "Kernel OOM kills in the last hour, each counted once.",
             Query(f"sum({kills(3600)}) or vector(0)"), unit="short", steps=count_steps(), width=3, decimals=0,
             alerts=("OomcastOomKill",),
         ),
         tile(
-            "Alerts", "Critical and warning alerts about the chosen nodes that fire now.",
+            "Critical", "Critical alerts about the chosen nodes that fire now.",
             Query(f"count({recorded('ALERTS', *firing)}) or vector(0)"), unit="short", steps=count_steps(), width=3,
         ),
     )  # fmt: skip
@@ -81,7 +92,6 @@ def _engines(limit: Limits) -> tuple[Panel, ...]:
     start = f"max {by('cgroup')} ({of('oomcast_serving_start_timestamp_seconds')})"
     info = f"group {labels} ({ours})"
     return (
-        engine_timeline(),
         table(
             "Engines",
             "What runs here, for how long, how full its KV cache is and what its next request may have. Click an engine"
@@ -90,19 +100,23 @@ def _engines(limit: Limits) -> tuple[Panel, ...]:
             Query(engine("oomcast_kv_cache_largest_request_tokens")),
             Query(f"(time() - {start}) * {on('cgroup')} group_right {info}"),
             columns=(
-                Column("node", "Node"), Column("engine", "Engine", link=link), Column("kind", "Kind"),
-                Column("version", "Version"), Column("model", "Model"),
-                Column("#B", "Up", steps=((0, BAD), (1, "transparent"))),
-                Column("#E", "Runs for", "s"), Column("#C", "KV cache", "percentunit"),
-                Column("#D", "Largest request", "short"), Column("cgroup", "Cgroup"),
+                Column("node", "Node"), Column("engine", "Engine", link=link),
+                Column("#B", "Answers", mapping=mapping(("no", "yes"), (BAD, "transparent")), width=85),
+                Column("#E", "Runs for", "s", width=95), Column("#C", "KV cache", "percentunit", width=90),
+                Column("#D", "Largest request", "short", width=125), Column("model", "Model"),
+                Column("kind", "Kind", width=90), Column("version", "Version", width=90), Column("cgroup", "Cgroup"),
             ),
             alerts=("OomcastEngineDown",), height=6,
         ),
         kv_usage(limit),
         waiting(),
-        lines(
-            "Serving processes", "Processes of each name that serve.",
-            Query(f"sum {by('process')} ({of('oomcast_processes')})", "{{node}} {{process}}"),
-            unit="short", decimals=0, none="no serving process here", alerts=("OomcastEngineDown",),
-        ),
+        host.processes(),
+    )  # fmt: skip
+
+
+def _processes() -> Panel:
+    return lines(
+        "Serving processes", "Processes of each name that serve.",
+        Query(f"sum {by('process')} ({of('oomcast_processes')})", "{{node}} {{process}}"),
+        unit="short", decimals=0, none="no serving process here", alerts=("OomcastEngineDown",),
     )  # fmt: skip

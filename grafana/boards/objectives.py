@@ -10,6 +10,18 @@ _CLASS = f"{_LEGEND} {{{{objective}}}} up to {{{{up_to}}}}"
 _UNMET = "no objective is set"
 
 
+def _each(title: str, text: str, metric: str, label: str, *alerts: str) -> Panel:
+    legend = f"{_LEGEND} {{{{{label}}}}}"
+    return lines(
+        title, text, Query(per_second(metric, "engine", label, where=(ENGINE,)), legend), unit="reqps",
+        none="no engine that tells", alerts=alerts,
+    )  # fmt: skip
+
+
+def _per_class(what: str) -> str:
+    return per_second(f"oomcast_slo_{what}_total", "engine", "objective", "source", "up_to", where=(ENGINE,))
+
+
 def answers(limit: Limits) -> tuple[Panel, ...]:
     marks = ((limit["long_failures_warning"], WARN), (limit["long_failures_critical"], BAD))
 
@@ -24,14 +36,6 @@ def answers(limit: Limits) -> tuple[Panel, ...]:
             alerts=alerts,
         )  # fmt: skip
 
-    def each(title: str, text: str, metric: str, label: str, *alerts: str) -> Panel:
-        legend = f"{_LEGEND} {{{{{label}}}}}"
-        return lines(
-            title, text, Query(per_second(metric, "engine", label, where=(ENGINE,)), legend), unit="reqps",
-            none="no engine that tells", alerts=alerts,
-        )  # fmt: skip
-
-    untraced = of("oomcast_request_untraced_responses_total", ENGINE)
     return (
         share(
             "Server errors by length", "Share of the requests of each length that ended with 5xx.",
@@ -41,38 +45,9 @@ def answers(limit: Limits) -> tuple[Panel, ...]:
             "Empty answers by length", "Share of the requests of each length whose answer had no content.",
             count("empty_responses"), "OomcastLongResponsesEmpty",
         ),
-        each(
+        _each(
             "HTTP responses", "As engines count them: refused and failed requests are in no histogram of lengths.",
             "oomcast_engine_http_responses_total", "code", "OomcastLongRequestsFail",
-        ),
-        each(
-            "Requests that ended", "By the engine's own reason.",
-            "oomcast_engine_requests_finished_total", "reason", "OomcastQueuePileUp",
-        ),
-        each(
-            "Refused requests", "Before admission, by reason.",
-            "oomcast_engine_rejections_total", "reason", "OomcastContextNeverFits",
-        ),
-        each(
-            "Shortest answers", "Answers of at most so many tokens: empty ones are among them.",
-            "oomcast_engine_short_responses_total", "tokens", "OomcastLongResponsesEmpty",
-        ),
-        lines(
-            "Corrupted answers", "Responses with NaN among their logits, where the engine counts them.",
-            Query(per_second("oomcast_corrupted_responses_total", "engine", where=(ENGINE,)), _LEGEND),
-            unit="reqps", none="no engine that tells", alerts=("OomcastCorruptedResponses",),
-        ),
-        lines(
-            "Requests that cannot be traced", "Without a trace id, or without a user or tenant, as senders tell.",
-            Query(f"sum {by('engine')} (rate({untraced}[$__rate_interval]))", f"{_LEGEND} untraced"),
-            Query(per_second("oomcast_request_unidentified_total", "engine", "missing", where=(ENGINE,)),
-                  f"{_LEGEND} without {{{{missing}}}}"),
-            unit="reqps", none="no messages",
-        ),
-        lines(
-            "Tokens of answers", "By messages.",
-            Query(per_second("oomcast_request_output_tokens_total", "engine", where=(ENGINE,)), _LEGEND),
-            unit="ops", none="no messages", alerts=("OomcastLongResponsesEmpty",),
         ),
     )  # fmt: skip
 
@@ -81,15 +56,11 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
     budget = f"{1 - limit['slo_target']:.6g}"
     risk = f"max {by('engine', 'objective', 'source')} ({of('oomcast_slo_violation_risk_ratio', ENGINE)})"
     missed = f"max {by('engine', 'objective', 'source')} ({of('oomcast_slo_violation_ratio', ENGINE)})"
-    right = f"max {by('engine', 'objective', 'source')} ({of('oomcast_slo_calibration_ratio', ENGINE)})"
     paces = ((limit["burn_page_slow"], WARN), (limit["burn_page_fast"], BAD))
 
     def burn(window: str) -> Query:
         expr = f"max {by('engine', 'objective', 'up_to')} ({recorded(ratio(window), ENGINE)}) / {budget}"
         return Query(expr, f"{_CLASS}, {window}")
-
-    def per_class(what: str) -> str:
-        return per_second(f"oomcast_slo_{what}_total", "engine", "objective", "source", "up_to", where=(ENGINE,))
 
     return (
         tile(
@@ -113,17 +84,57 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
             Query(risk, f"{_LEGEND} {{{{objective}}}} {{{{source}}}} expected"),
             Query(missed, f"{_LEGEND} {{{{objective}}}} {{{{source}}}} seen"),
             unit="percentunit", maximum=1, none=_UNMET, limits=((limit["slo_risk"], WARN),), alerts=("OomcastSloRisk",),
+            width=12,
         ),
         lines(
             "Missed objectives by length class", "Share of the requests of each class that missed their objective.",
-            Query(f"{per_class('violations')} / ({per_class('requests')} > 0)", f"{_CLASS} {{{{source}}}}"),
-            unit="percentunit", maximum=1, none=_UNMET, alerts=("OomcastSloBurn",),
+            Query(f"{_per_class('violations')} / ({_per_class('requests')} > 0)", f"{_CLASS} {{{{source}}}}"),
+            unit="percentunit", maximum=1, none=_UNMET, alerts=("OomcastSloBurn",), width=12,
+        ),
+    )  # fmt: skip
+
+
+def calibration() -> Panel:
+    right = f"max {by('engine', 'objective', 'source')} ({of('oomcast_slo_calibration_ratio', ENGINE)})"
+    return lines(
+        "Calibration",
+        "Objectives missed over those expected to be missed, and expected misses by class: 1 is right.",
+        Query(right, f"{_LEGEND} {{{{objective}}}} {{{{source}}}}"),
+        Query(f"{_per_class('violations')} / ({_per_class('predicted_violations')} > 0)", f"{_CLASS} {{{{source}}}}"),
+        unit="short", none=_UNMET, alerts=("OomcastSloRisk",),
+    )  # fmt: skip
+
+
+def more() -> tuple[Panel, ...]:
+    untraced = of("oomcast_request_untraced_responses_total", ENGINE)
+    return (
+        _each(
+            "Requests that ended", "By the engine's own reason.",
+            "oomcast_engine_requests_finished_total", "reason", "OomcastQueuePileUp",
+        ),
+        _each(
+            "Refused requests", "Before admission, by reason.",
+            "oomcast_engine_rejections_total", "reason", "OomcastContextNeverFits",
+        ),
+        _each(
+            "Shortest answers", "Answers of at most so many tokens: empty ones are among them.",
+            "oomcast_engine_short_responses_total", "tokens", "OomcastLongResponsesEmpty",
         ),
         lines(
-            "Calibration",
-            "Objectives missed over those expected to be missed, and expected misses by class: 1 is right.",
-            Query(right, f"{_LEGEND} {{{{objective}}}} {{{{source}}}}"),
-            Query(f"{per_class('violations')} / ({per_class('predicted_violations')} > 0)", f"{_CLASS} {{{{source}}}}"),
-            unit="short", none=_UNMET, alerts=("OomcastSloRisk",),
+            "Corrupted answers", "Responses with NaN among their logits, where the engine counts them.",
+            Query(per_second("oomcast_corrupted_responses_total", "engine", where=(ENGINE,)), _LEGEND),
+            unit="reqps", none="no engine that tells", alerts=("OomcastCorruptedResponses",),
+        ),
+        lines(
+            "Requests that cannot be traced", "Without a trace id, or without a user or tenant, as senders tell.",
+            Query(f"sum {by('engine')} (rate({untraced}[$__rate_interval]))", f"{_LEGEND} untraced"),
+            Query(per_second("oomcast_request_unidentified_total", "engine", "missing", where=(ENGINE,)),
+                  f"{_LEGEND} without {{{{missing}}}}"),
+            unit="reqps", none="no messages",
+        ),
+        lines(
+            "Tokens of answers", "By messages.",
+            Query(per_second("oomcast_request_output_tokens_total", "engine", where=(ENGINE,)), _LEGEND),
+            unit="ops", none="no messages", alerts=("OomcastLongResponsesEmpty",),
         ),
     )  # fmt: skip

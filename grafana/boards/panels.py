@@ -14,6 +14,11 @@ Steps = Sequence[tuple[float, str]]
 Colours = Mapping[str, str]
 """Colours by regular expression of the series' names."""
 
+LIMIT = "dark-red"
+LIMITS: Colours = {".*(limit|usable)": LIMIT}
+USUAL: Colours = {".*(usual|median)": "purple"}
+"""Both are dashed."""
+
 _NEVER = {
     "type": "range",
     "options": {"from": 1e12, "to": None, "result": {"text": "none", "color": "transparent", "index": 0}},
@@ -37,9 +42,12 @@ def lines(
     title: str, text: str, *queries: Query, unit: str, alerts: tuple[str, ...] = (), limits: Steps = (),
     maximum: float | None = None, minimum: float | None = 0, none: str = "none", width: int = 8, height: int = 8,
     stacked: bool = False, bars: bool = False, powers: bool = False, colours: Colours | None = None,
-    decimals: int | None = None,
+    decimals: int | None = None, least: str = "",
 ) -> Panel:  # fmt: skip
-    """Over time. limits: drawn as lines, which is all that their colours are for. powers: of ten, on the scale."""
+    """Over time. limits: drawn as lines, which is all that their colours are for. powers: of ten, on the scale.
+
+    least: what the minimum is called.
+    """
     custom: Json = {
         "drawStyle": "bars" if bars else "line",
         "lineWidth": 1,
@@ -53,6 +61,8 @@ def lines(
     body = _body("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
     if powers:
         custom["scaleDistribution"] = {"type": "log", "log": 10}
+    if least and minimum:
+        defaults["mappings"] = [{"type": "value", "options": {f"{minimum:g}": {"text": least, "index": 0}}}]
     if maximum is None and unit in ("short", "ops", "reqps"):
         custom["axisSoftMax"] = 1
     body["options"] = {
@@ -66,20 +76,26 @@ def lines(
 def tile(
     title: str, text: str, *queries: Query, unit: str, alerts: tuple[str, ...] = (), steps: Steps = (),
     maximum: float | None = None, none: str = "none", width: int = 4, height: int = 4,
-    never: bool = False, names: bool = False, decimals: int | None = None,
+    never: bool = False, names: bool = False, decimals: int | None = None, places: Json | None = None,
 ) -> Panel:  # fmt: skip
-    """Numbers of now. steps: where they judge, else there is no colour. never: +Inf reads none."""
-    " none."
-    defaults: Json = {"color": {"mode": "thresholds"}, "mappings": [_NEVER] if never else []}
+    """Numbers of now. steps: where they judge, else there is no colour. never: +Inf reads none. names: above them.
+
+    places: a mapping of numbers to names with colours.
+    """
+    mappings = [one for one in (_NEVER if never else None, places) if one]
+    defaults: Json = {"color": {"mode": "thresholds"}, "mappings": mappings}
     body = _body("stat", unit, 0, maximum, none, steps, "transparent" if steps else NEUTRAL, defaults, decimals)
     body["options"] = {
-        "colorMode": "background" if steps else "none",
+        "colorMode": "background" if steps or places else "none",
         "graphMode": "none",
         "justifyMode": "auto",
         "orientation": "auto",
         "textMode": "value_and_name" if names else "value",
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
     }
+    if names:
+        # Beside a number, which is as large as it gets, a name is too small to be read.
+        body["options"] |= {"wideLayout": False, "text": {"titleSize": 14, "valueSize": 32}}
     return Panel(title, text, queries, body, alerts, width, height)
 
 
@@ -140,10 +156,10 @@ class Column:
 
 
 def table(
-    title: str, text: str, *queries: Query, columns: Sequence[Column], sort: str = "", descending: bool = False,
+    title: str, text: str, *queries: Query, columns: Sequence[Column], sort: Sequence[str] = (),
     alerts: tuple[str, ...] = (), none: str = "none", width: int = 24, height: int = 8,
 ) -> Panel:  # fmt: skip
-    """Instant queries, joined on all labels that they share."""
+    """Instant queries, joined on all labels that they share. sort: titles of columns, - for the largest first."""
     body = _body("table", "short", 0, None, none, (), "transparent", {"custom": {"align": "auto"}})
     single = len(queries) == 1
     fields = [_field(one.field, single) for one in columns]
@@ -151,7 +167,7 @@ def table(
         "showHeader": True,
         "cellHeight": "sm",
         "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
-        "sortBy": [{"displayName": sort, "desc": descending}] if sort else [],
+        "sortBy": [{"displayName": one.lstrip("-"), "desc": one.startswith("-")} for one in sort],
     }
     body["fieldConfig"]["overrides"] = [_column(one) for one in columns]
     body["transformations"] = [
@@ -221,7 +237,7 @@ def _thresholds(steps: Steps, base: str) -> Json:
 
 def _coloured(name: str, colour: str) -> Json:
     properties: list[Json] = [{"id": "color", "value": {"mode": "fixed", "fixedColor": colour}}]
-    if name in ("limit", ".*(limit|usual|usable|median)"):
+    if name in (*LIMITS, *USUAL):
         properties.append({"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}})
     return {"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": properties}
 

@@ -186,9 +186,15 @@ def test_axes_begin_at_zero_and_ratios_end_at_one(shown: Shown) -> None:
     assert ("min" in defaults) != (title in WITHOUT_BOUNDS)
     # A logarithm has no zero.
     scale = defaults.get("custom", {}).get("scaleDistribution", {}).get("type")
-    assert defaults.get("min", 0) == (1 if scale == "log" else 0)
+    assert defaults.get("min", 0) == (0.1 if scale == "log" else 0)
     if defaults["unit"] == "percentunit" and title not in ABOVE_ONE:
         assert defaults["max"] == 1
+
+
+def drawn(limits: Limits) -> set[float]:
+    """Times to exhaustion are drawn in minutes."""
+    minutes = {limits[name] / 60 for name in ("exhaustion_critical", "exhaustion_warning")}
+    return {0, 1, *limits.values(), *minutes}
 
 
 def test_a_threshold_of_ones_own_is_drawn_where_that_of_the_table_was() -> None:
@@ -197,15 +203,14 @@ def test_a_threshold_of_ones_own_is_drawn_where_that_of_the_table_was() -> None:
         panels = every(json.loads(text)["panels"])
         every_step = [one["steps"] for one in objects(list(panels)) if isinstance(one.get("steps"), list)]
         steps = {step["value"] for some in every_step for step in some}
-        assert steps - {None} <= {0, 1, *own.values()}, path
+        assert steps - {None} <= drawn(own), path
 
 
 @each_panel
 def test_thresholds_are_those_of_the_rules(shown: Shown) -> None:
-    limits = {0, 1, *Limits().values()}
     every_step = [one["steps"] for one in objects(shown.panel) if isinstance(one.get("steps"), list)]
     steps = [step["value"] for some in every_step for step in some]
-    assert set(steps) - {None} <= limits
+    assert set(steps) - {None} <= drawn(Limits())
     custom = shown.panel["fieldConfig"]["defaults"].get("custom", {})
     if shown.panel["type"] == "timeseries":
         assert (custom["thresholdsStyle"]["mode"] == "dashed") == (len(steps) > 1)
@@ -247,7 +252,8 @@ def test_time_that_never_comes_is_not_drawn() -> None:
     for shown in PANELS:
         for query in shown.queries:
             if "oomcast_time_to_exhaustion_seconds" in query and shown.panel["type"] == "timeseries":
-                assert re.search(r" < \d+(, 1\))?$", query), shown.panel["title"]
+                assert re.search(r" < 6000\) / 60, 0\.1\)$", query), shown.panel["title"]
+                assert shown.panel["fieldConfig"]["defaults"]["unit"] == "suffix:min"
 
 
 def test_every_metric_is_on_a_board_or_left_out_for_a_reason() -> None:
