@@ -48,9 +48,9 @@ def _shots(play: Played) -> Iterator[Shot]:
     looks = {"calm": _LOOKS, "near": _LOOKS[:1], "crashed": _LOOKS}
     for board in BOARDS:
         variables = {} if board in ("fleet", "itself") else {"node": HURT}
-        for state, width, theme in ((state, *look) for state in states for look in looks[state]):
-            until = states[state]
-            yield Shot(board, f"{board}-{state}-{width}", play.began, until, width, theme, variables)
+        for state, until in states.items():
+            for width, theme in looks[state]:
+                yield Shot(board, f"{board}-{state}-{width}", play.began, until, width, theme, variables)
 
 
 def _faults(shots: Sequence[Shot], reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
