@@ -8,6 +8,7 @@ from boards.query import ENGINE, GPU, Query, by, gpu, increase, of, on, per_seco
 from oomcast.rules.thresholds import Limits
 
 _LOW = 6
+"""Width and height of what is empty as long as all is well."""
 
 
 def board(limit: Limits) -> Board:
@@ -79,10 +80,11 @@ def _collectors(limit: Limits) -> Panel:
         Query(up), here(f"time() - {each('last_success_timestamp_seconds')}"), here(each("duration_seconds")),
         here(each("period_seconds")), here(each("largest_gap_seconds")),
         columns=(
-            Column("cluster", "Cluster"), Column("node", "Node"), Column("collector", "Collector"),
-            Column("#A", "Works", mapping=mapping(("no", "yes"), (BAD, "transparent"))),
-            Column("#B", "Last success ago", "s", ((limit["stale"], WARN),), decimals=1),
-            Column("#C", "Run takes", "s"), Column("#D", "Runs every", "s"), Column("#E", "Largest gap", "s"),
+            Column("node", "Node"), Column("collector", "Collector", width=120),
+            Column("#A", "Works", mapping=mapping(("no", "yes"), (BAD, "transparent")), width=85),
+            Column("#B", "Last success ago", "s", ((limit["stale"], WARN),), decimals=1, width=145),
+            Column("#C", "Run takes", "s", width=100), Column("#D", "Runs every", "s", width=105),
+            Column("#E", "Largest gap", "s", width=105), Column("cluster", "Cluster"),
         ),
         sort=("Works", "-Last success ago"), alerts=("OomcastCollectorDown", "OomcastStale"),
     )  # fmt: skip
@@ -107,12 +109,6 @@ def _fresh(limit: Limits) -> tuple[Panel, ...]:
             Query(short(gpu("oomcast_gpu_sampling_period_seconds"), "gpu"), "{{node}} {{short}} mean"),
             Query(short(gpu("oomcast_gpu_sampling_largest_gap_seconds"), "gpu"), "{{node}} {{short}} largest"),
             unit="s", none="no GPU here", alerts=("OomcastStale",),
-        ),
-        lines(
-            "Looks at engines", "How long the last look at each engine took.",
-            Query(f"max {by('engine')} ({of('oomcast_engine_scrape_duration_seconds', ENGINE)})",
-                  "{{node}} {{engine}}"),
-            unit="s", none="no engine here", alerts=("OomcastEngineDown",),
         ),
     )  # fmt: skip
 
@@ -141,10 +137,10 @@ def _cost(limit: Limits) -> tuple[Panel, ...]:
             Query(f"max {by()} ({of('process_max_fds')})", "{{node}} may be open"), unit="short", decimals=0,
         ),
         lines(
-            "Cgroups watched", "Cgroups that have series, and those above max_cgroups that have none.",
-            Query(f"max {by()} ({of('oomcast_cgroups')})", "{{node}} watched"),
-            Query(f"max {by()} ({of('oomcast_cgroup_truncated')})", "{{node}} left out"),
-            unit="short", decimals=0, none="no cgroup here", alerts=("OomcastCgroupsLeftOut",),
+            "Looks at engines", "How long the last look at each engine took.",
+            Query(f"max {by('engine')} ({of('oomcast_engine_scrape_duration_seconds', ENGINE)})",
+                  "{{node}} {{engine}}"),
+            unit="s", none="no engine here", alerts=("OomcastEngineDown",),
         ),
         table(
             "Versions", "What runs where.",
@@ -161,12 +157,11 @@ def _unlabelled() -> Panel:
         "Targets without a node", "Rules and boards take all targets without the label node for one node.",
         Query(f"count by (job, instance) ({targets})"),
         columns=(Column("job", "Job"), Column("instance", "Instance")),
-        width=8, height=_LOW, alerts=("OomcastTargetUnlabelled",),
+        width=_LOW, height=_LOW, alerts=("OomcastTargetUnlabelled",),
     )  # fmt: skip
 
 
 def _missing() -> tuple[Panel, ...]:
-    """Low, as most of the time there is nothing."""
     runs = of("oomcast_collector_runs_total", 'outcome!="success"')
 
     def rises(metric: str, name: str, *labels: str) -> Query:
@@ -177,7 +172,7 @@ def _missing() -> tuple[Panel, ...]:
             "Series left out", "Series above a metric's cap, and names of processes above theirs.",
             Query(f"sum {by('metric')} ({of('oomcast_series_dropped')})", "{{node}} {{metric}}"),
             Query(f"max {by()} ({of('oomcast_process_names_dropped')}) > 0", "{{node}} process names"),
-            unit="short", decimals=0, alerts=("OomcastSeriesDropped",), height=_LOW,
+            unit="short", decimals=0, alerts=("OomcastSeriesDropped",), width=_LOW, height=_LOW,
         ),
         lines(
             "Input that was lost", "What came faster than it could be read.",
@@ -187,7 +182,7 @@ def _missing() -> tuple[Panel, ...]:
             rises("oomcast_log_bytes_skipped_total", "bytes of {{engine}}'s log", "engine"),
             rises("oomcast_log_cut_lines_total", "cut lines of {{engine}}'s log", "engine"),
             rises("oomcast_ebpf_probe_lost_total", "events of probe {{probe}}", "probe"),
-            unit="short", decimals=0, alerts=("OomcastInputLost",), height=_LOW,
+            unit="short", decimals=0, alerts=("OomcastInputLost",), width=_LOW, height=_LOW,
         ),
         lines(
             "Errors of reading", "By what was read.",
@@ -201,25 +196,32 @@ def _missing() -> tuple[Panel, ...]:
             rises("oomcast_engine_scrape_malformed_lines_total", "malformed lines of {{engine}}", "engine"),
             rises("oomcast_log_read_errors_total", "log of {{engine}}", "engine"),
             rises("oomcast_kernel_log_malformed_records_total", "kernel log malformed"),
-            unit="short", decimals=0, alerts=("OomcastCollectorDown",), height=_LOW,
+            unit="short", decimals=0, alerts=("OomcastCollectorDown",), width=_LOW, height=_LOW,
         ),
         lines(
             "Defects", "Failures of the daemon's own work, rules for logs that took too long; neither should be seen.",
             rises("oomcast_chore_failures_total", "{{chore}}", "chore"),
             Query(f"max {by()} ({of('oomcast_log_rules_disabled')}) > 0", "{{node}} rules for logs"),
-            unit="short", decimals=0, alerts=("OomcastChoreFails",), height=_LOW,
+            unit="short", decimals=0, alerts=("OomcastChoreFails",), width=_LOW, height=_LOW,
         ),
         lines(
             "Runs that failed or were left out", "By outcome; absent: what the collector reads is not on this machine.",
             Query(f"sum {by('collector', 'outcome')} ({increase(runs)}) > 0", "{{node}} {{collector}} {{outcome}}"),
             Query(f"sum {by('collector')} ({increase(of('oomcast_collector_overruns_total'))}) > 0",
                   "{{node}} {{collector}} left out"),
-            unit="short", decimals=0, alerts=("OomcastCollectorDown",), height=_LOW,
+            unit="short", decimals=0, alerts=("OomcastCollectorDown",), width=_LOW, height=_LOW,
         ),
         lines(
             "Daemon restarts", "How often each daemon began anew.",
             Query(f"max {by()} (changes({of('process_start_time_seconds')}[$__rate_interval])) > 0", "{{node}}"),
-            unit="short", bars=True, decimals=0, alerts=("OomcastRestarting",), height=_LOW,
+            unit="short", bars=True, decimals=0, alerts=("OomcastRestarting",), width=_LOW, height=_LOW,
+        ),
+        lines(
+            "Cgroups watched", "Cgroups that have series, and those above max_cgroups that have none.",
+            Query(f"max {by()} ({of('oomcast_cgroups')})", "{{node}} watched"),
+            Query(f"max {by()} ({of('oomcast_cgroup_truncated')})", "{{node}} left out"),
+            unit="short", decimals=0, none="no cgroup here", alerts=("OomcastCgroupsLeftOut",),
+            width=_LOW, height=_LOW,
         ),
     )  # fmt: skip
 

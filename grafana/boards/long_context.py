@@ -21,7 +21,7 @@ def board(limit: Limits) -> Board:
         (
             Row("Now", (*_tiles(limit), engine_timeline())),
             Row("GPU memory and KV cache", (*_memory(limit), *_pool(limit))),
-            Row("Prompts", _prompts(limit)),
+            Row("Prompts", _prompts()),
             Row("What clients get", objectives.answers(limit)),
             Row("Objectives", objectives.panels(limit)),
             Row("More of prompts and cache", _more(), collapsed=True),
@@ -75,39 +75,29 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
     )  # fmt: skip
 
 
-def _prompts(limit: Limits) -> tuple[Panel, ...]:
-    marks = ((limit["long_prompt"], WARN), (limit["crash_prompt"], BAD))
+def _prompts() -> tuple[Panel, ...]:
     buckets = of("oomcast_prompt_tokens_bucket", ENGINE)
-    told = f"sum {by('engine', 'le')} ({rate(buckets)})"
     share = f"max {by('engine', 'above', 'bound')} ({of('oomcast_prompt_tokens_share_ratio', ENGINE, _LONG)})"
     return (
-        lines(
-            "What is asked for, and what fits",
-            "The largest request that would be admitted now, against the length that 99 of 100 prompts do not exceed."
-            " Dashed: the longest that were served without trouble (64K), the shortest that ended engines (128K).",
-            Query(engine("oomcast_kv_cache_largest_request_tokens"), f"{_LEGEND} fits"),
-            Query(f"histogram_quantile(0.99, {told})", f"{_LEGEND} p99 asked for"),
-            Query(engine("oomcast_engine_max_model_len_tokens"), f"{_LEGEND} longest accepted"),
-            unit="short", limits=marks, none=_NONE, alerts=("OomcastHeadroomBelowDemand", "OomcastContextNeverFits"),
-            colours={".*fits": "green", ".*p99 asked for": "orange", ".*longest accepted": "purple"},
-        ),
         lines(
             "Share of long prompts",
             "Prompts of the last hour above 64K and 128K tokens: at least (lower) and at most (upper) so many, as far"
             " as the engine's buckets tell.",
             Query(share, f"{_LEGEND} > {{{{above}}}} {{{{bound}}}}"), unit="percentunit", maximum=1, none=_NONE,
-            alerts=("OomcastKvExhaustion", "OomcastHitRateCollapse"),
+            alerts=("OomcastKvExhaustion", "OomcastHitRateCollapse"), width=12,
         ),
         heatmap(
             "Prompt lengths, by engines' buckets",
             "Prompts that ended, in the engine's own buckets of tokens: few are at the lengths that matter.",
-            Query(f"sum by (le) ({increase(buckets)})", "{{le}}"), unit="short", none=_NONE, width=8,
+            Query(f"sum by (le) ({increase(buckets)})", "{{le}}"), unit="short", none=_NONE,
             alerts=("OomcastHitRateCollapse",),
         ),
     )  # fmt: skip
 
 
 def _pool(limit: Limits) -> tuple[Panel, ...]:
+    marks = ((limit["long_prompt"], WARN), (limit["crash_prompt"], BAD))
+    told = f"sum {by('engine', 'le')} ({rate(of('oomcast_prompt_tokens_bucket', ENGINE))})"
     return (
         kv_usage(limit),
         lines(
@@ -129,6 +119,23 @@ def _pool(limit: Limits) -> tuple[Panel, ...]:
             unit="ops", none=_NONE, alerts=("OomcastPreemptionStorm",),
         ),
         waiting(),
+        lines(
+            "What is asked for, and what fits",
+            "The largest request that would be admitted now, against the length that 99 of 100 prompts do not exceed."
+            " Dashed: the longest that were served without trouble (64K), the shortest that ended engines (128K).",
+            Query(engine("oomcast_kv_cache_largest_request_tokens"), f"{_LEGEND} fits"),
+            Query(f"histogram_quantile(0.99, {told})", f"{_LEGEND} p99 asked for"),
+            Query(engine("oomcast_engine_max_model_len_tokens"), f"{_LEGEND} longest accepted"),
+            unit="short", limits=marks, none=_NONE, alerts=("OomcastHeadroomBelowDemand", "OomcastContextNeverFits"),
+            colours={".*fits": "green", ".*p99 asked for": "orange", ".*longest accepted": "purple"},
+        ),
+        lines(
+            "Tokens processed and generated", "Throughput: what preemptions and long prefills take away.",
+            Query(per_second("oomcast_engine_prompt_tokens_total", "engine", where=(ENGINE,)), f"{_LEGEND} prompt"),
+            Query(per_second("oomcast_engine_generation_tokens_total", "engine", where=(ENGINE,)),
+                  f"{_LEGEND} generated"),
+            unit="ops", none=_NONE, alerts=("OomcastPreemptionStorm",),
+        ),
     )  # fmt: skip
 
 
@@ -157,13 +164,6 @@ def _more() -> tuple[Panel, ...]:
             Query(engine("oomcast_kv_cache_capacity_tokens"), f"{_LEGEND} capacity"),
             Query(engine("oomcast_kv_cache_headroom_tokens"), f"{_LEGEND} headroom"),
             unit="short", none=_NONE, alerts=("OomcastKvExhaustion",),
-        ),
-        lines(
-            "Tokens processed and generated", "Throughput: what preemptions and long prefills take away.",
-            Query(per_second("oomcast_engine_prompt_tokens_total", "engine", where=(ENGINE,)), f"{_LEGEND} prompt"),
-            Query(per_second("oomcast_engine_generation_tokens_total", "engine", where=(ENGINE,)),
-                  f"{_LEGEND} generated"),
-            unit="ops", none=_NONE, alerts=("OomcastPreemptionStorm",),
         ),
         lines(
             "Requests that run", "Requests that each engine works on.",

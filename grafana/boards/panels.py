@@ -58,11 +58,11 @@ def lines(
         "thresholdsStyle": {"mode": "dashed" if limits else "off"},
     }
     defaults: Json = {"color": {"mode": "palette-classic"}, "custom": custom}
+    if least and minimum:
+        defaults["mappings"] = [{"type": "value", "options": {f"{minimum:g}": {"text": least, "index": 0}}}]
     body = _body("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
     if powers:
         custom["scaleDistribution"] = {"type": "log", "log": 10}
-    if least and minimum:
-        defaults["mappings"] = [{"type": "value", "options": {f"{minimum:g}": {"text": least, "index": 0}}}]
     if maximum is None and unit in ("short", "ops", "reqps"):
         custom["axisSoftMax"] = 1
     body["options"] = {
