@@ -1,8 +1,9 @@
 """Cgroups of a node: what cannot be reclaimed against the limit, and what shows that reclaim cannot keep up."""
 
 from boards.meanings import LEFT, time_steps
-from boards.panels import BAD, LIMITS, USUAL, WARN, Column, Panel, lines, never, table
+from boards.panels import BAD, LIMITS, USUAL, WARN, Panel, lines, never
 from boards.query import CGROUP, Query, by, increase, of, on, per_second, rate, recorded, short
+from boards.tables import Column, table
 from oomcast.rules import memory
 from oomcast.rules.config import duration
 from oomcast.rules.thresholds import Limits

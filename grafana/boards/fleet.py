@@ -2,8 +2,9 @@
 
 from boards.board import Board, Row
 from boards.meanings import ENGINE_STATES, LEFT, count_steps, engine_state, minutes_left, time_steps
-from boards.panels import BAD, LIMIT, NOTICE, WARN, Column, Panel, lines, mapping, never, table, tile
+from boards.panels import BAD, LIMIT, NOTICE, WARN, Panel, lines, mapping, never, tile
 from boards.query import KV, NOT_KV, Query, by, exhaustion, increase, kills, named, of, on, recorded
+from boards.tables import Column, table
 from oomcast.rules.thresholds import Limits
 
 NODE_LINK = (

@@ -3,8 +3,9 @@
 from boards import allocations, cgroups
 from boards.board import Board, Row
 from boards.meanings import count_steps
-from boards.panels import LIMITS, WARN, Column, Panel, lines, table, tile
+from boards.panels import LIMITS, WARN, Panel, lines, tile
 from boards.query import CGROUP, ENGINE, GPU, Query, by, gpu, increase, kills, of, on, rate, risen, short
+from boards.tables import Column, table
 from oomcast.rules.thresholds import Limits
 
 _OUT_OF_MEMORY = 'rule=~".*out_of_memory|cublas_alloc_failed|no_memory_for_cache"'

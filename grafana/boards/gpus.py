@@ -1,8 +1,9 @@
 """GPUs of a node: memory between peaks and plateau, who has it, and the hardware."""
 
 from boards.meanings import LEFT, RECOVERY, gpu_timeline
-from boards.panels import BAD, GOOD, LIMITS, Column, Panel, lines, never, states, table
+from boards.panels import BAD, GOOD, LIMITS, Panel, lines, never, states
 from boards.query import GPU, Query, by, gpu, increase, of, on, per_second, ranked, rate, short, usable
+from boards.tables import Column, table
 from oomcast.rules.thresholds import Limits
 
 _NONE = "no GPU here"

@@ -3,8 +3,9 @@
 from boards import probes
 from boards.board import Board, Row
 from boards.meanings import count_steps
-from boards.panels import BAD, WARN, Column, Panel, lines, mapping, table, tile
+from boards.panels import BAD, WARN, Panel, lines, mapping, tile
 from boards.query import ENGINE, GPU, Query, by, gpu, increase, of, on, per_second, rate, short
+from boards.tables import Column, table
 from oomcast.rules.thresholds import Limits
 
 _LOW = 6

@@ -13,8 +13,9 @@ from boards.meanings import (
     time_steps,
     waiting,
 )
-from boards.panels import BAD, Column, Panel, lines, mapping, table, tile
+from boards.panels import BAD, Panel, lines, mapping, tile
 from boards.query import ENGINE, GPU, KV, NOT_KV, Query, by, engine, exhaustion, kills, of, on, recorded, shortest
+from boards.tables import Column, table
 from oomcast.rules.thresholds import Limits
 
 

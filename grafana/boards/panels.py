@@ -60,7 +60,7 @@ def lines(
     defaults: Json = {"color": {"mode": "palette-classic"}, "custom": custom}
     if least and minimum:
         defaults["mappings"] = [{"type": "value", "options": {f"{minimum:g}": {"text": least, "index": 0}}}]
-    body = _body("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
+    body = body_of("timeseries", unit, minimum, maximum, none, limits, "transparent", defaults, decimals)
     if powers:
         custom["scaleDistribution"] = {"type": "log", "log": 10}
     if maximum is None and unit in ("short", "ops", "reqps"):
@@ -84,7 +84,7 @@ def tile(
     """
     mappings = [one for one in (_NEVER if never else None, places) if one]
     defaults: Json = {"color": {"mode": "thresholds"}, "mappings": mappings}
-    body = _body("stat", unit, 0, maximum, none, steps, "transparent" if steps else NEUTRAL, defaults, decimals)
+    body = body_of("stat", unit, 0, maximum, none, steps, "transparent" if steps else NEUTRAL, defaults, decimals)
     body["options"] = {
         "colorMode": "background" if steps or places else "none",
         "graphMode": "none",
@@ -109,7 +109,7 @@ def states(
         "custom": {"lineWidth": 0, "fillOpacity": 80},
         "mappings": [mapping(names, colours)],
     }
-    body = _body("state-timeline", unit, 0, len(names) - 1, none, (), NEUTRAL, defaults)
+    body = body_of("state-timeline", unit, 0, len(names) - 1, none, (), NEUTRAL, defaults)
     body["options"] = {
         "mergeValues": True,
         "showValue": "auto",
@@ -125,7 +125,7 @@ def heatmap(
     title: str, text: str, query: Query, *, unit: str, alerts: tuple[str, ...] = (), none: str = "none", width: int = 12
 ) -> Panel:
     """Of a histogram by le. unit: of the buckets."""
-    body = _body("heatmap", unit, 0, None, none, (), NEUTRAL, {"custom": {"scaleDistribution": {"type": "linear"}}})
+    body = body_of("heatmap", unit, 0, None, none, (), NEUTRAL, {"custom": {"scaleDistribution": {"type": "linear"}}})
     body["options"] = {
         "calculate": False,
         "cellGap": 1,
@@ -138,51 +138,6 @@ def heatmap(
         "yAxis": {"axisPlacement": "left", "unit": unit, "reverse": False},
     }
     return Panel(title, text, (query,), body, alerts, width)
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a table: a label, or the value of a query (#A, #B ..). steps: coloured cells."""
-
-    field: str
-    title: str
-    unit: str = "short"
-    steps: Steps = ()
-    base: str = "transparent"
-    mapping: Json | None = None
-    link: str = ""
-    width: int = 0
-    decimals: int | None = None
-
-
-def table(
-    title: str, text: str, *queries: Query, columns: Sequence[Column], sort: Sequence[str] = (),
-    alerts: tuple[str, ...] = (), none: str = "none", width: int = 24, height: int = 8,
-) -> Panel:  # fmt: skip
-    """Instant queries, joined on all labels that they share. sort: titles of columns, - for the largest first."""
-    body = _body("table", "short", 0, None, none, (), "transparent", {"custom": {"align": "auto"}})
-    single = len(queries) == 1
-    fields = [_field(one.field, single) for one in columns]
-    body["options"] = {
-        "showHeader": True,
-        "cellHeight": "sm",
-        "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""},
-        "sortBy": [{"displayName": one.lstrip("-"), "desc": one.startswith("-")} for one in sort],
-    }
-    body["fieldConfig"]["overrides"] = [_column(one) for one in columns]
-    body["transformations"] = [
-        {"id": "merge", "options": {}},
-        {"id": "filterFieldsByName", "options": {"include": {"names": fields}}},
-        {
-            "id": "organize",
-            "options": {
-                "excludeByName": {},
-                "indexByName": {name: index for index, name in enumerate(fields)},
-                "renameByName": {name: one.title for name, one in zip(fields, columns, strict=True)},
-            },
-        },
-    ]
-    return Panel(title, text, queries, body, alerts, width, height)
 
 
 def mapping(names: Sequence[str], colours: Sequence[str]) -> Json:
@@ -219,18 +174,19 @@ def targets(panel: Panel) -> list[Json]:
     return made
 
 
-def _body(
+def body_of(
     kind: str, unit: str, minimum: float | None, maximum: float | None, none: str, steps: Steps, base: str,
     more: Json, decimals: int | None = None,
 ) -> Json:  # fmt: skip
+    """The JSON of a panel without its queries and options. base: the colour below all steps."""
     defaults: Json = {"unit": unit, "noValue": none, "mappings": [], **more}
     bounds = {"min": minimum, "max": maximum, "decimals": decimals}
     defaults |= {name: value for name, value in bounds.items() if value is not None}
-    defaults["thresholds"] = _thresholds(steps, base)
+    defaults["thresholds"] = steps_of(steps, base)
     return {"type": kind, "datasource": SOURCE, "fieldConfig": {"defaults": defaults, "overrides": []}}
 
 
-def _thresholds(steps: Steps, base: str) -> Json:
+def steps_of(steps: Steps, base: str) -> Json:
     first = [{"color": base, "value": None}]
     return {"mode": "absolute", "steps": first + [{"color": colour, "value": value} for value, colour in steps]}
 
@@ -240,25 +196,3 @@ def _coloured(name: str, colour: str) -> Json:
     if name in (*LIMITS, *USUAL):
         properties.append({"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [8, 6]}})
     return {"matcher": {"id": "byRegexp", "options": f"/{name}/"}, "properties": properties}
-
-
-def _field(field: str, single: bool) -> str:
-    """How Grafana calls a column: of one query Value, of several Value #A."""
-    return ("Value" if single else f"Value {field}") if field.startswith("#") else field
-
-
-def _column(one: Column) -> Json:
-    properties: list[Json] = [{"id": "unit", "value": one.unit}]
-    if one.steps:
-        properties.append({"id": "thresholds", "value": _thresholds(one.steps, one.base)})
-    if one.steps or one.mapping:
-        properties.append({"id": "custom.cellOptions", "value": {"type": "color-background", "mode": "basic"}})
-    if one.mapping:
-        properties.append({"id": "mappings", "value": [one.mapping]})
-    if one.link:
-        properties.append({"id": "links", "value": [{"title": "Open", "url": one.link}]})
-    if one.width:
-        properties.append({"id": "custom.width", "value": one.width})
-    if one.decimals is not None:
-        properties.append({"id": "decimals", "value": one.decimals})
-    return {"matcher": {"id": "byName", "options": one.title}, "properties": properties}
