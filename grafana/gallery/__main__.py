@@ -2,16 +2,18 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from gallery.draw import Shot, draw, empty, wrong
+from gallery.draw import Shot, asked, draw, empty, wrong
+from gallery.names import unknown
 from gallery.play import HURT, Played, played
-from gallery.without import why_empty
+from gallery.without import reason, unneeded
 
 BOARDS = ("fleet", "node", "long-context", "forensics", "itself")
 _LOOKS = ((1600, "dark"), (1200, "light"))
@@ -34,7 +36,7 @@ def main() -> int:
             return 1
         (arguments.folder / "reports.json").write_text(json.dumps(reports, indent=1))
         _say(f"{len(shots)} pictures in {time.monotonic() - began:.0f} s in {arguments.folder}")
-        faults = [*_faults(shots, reports)]
+        faults = [*_faults(shots, reports, play)]
         for fault in faults:
             _say(f"WRONG  {fault}")
         if arguments.keep:
@@ -51,28 +53,42 @@ def _shots(play: Played) -> Iterator[Shot]:
         for state, until in states.items():
             for width, theme in looks[state]:
                 yield Shot(board, f"{board}-{state}-{width}", play.began, until, width, theme, variables)
+        # Of all nodes, with nothing folded: what joins two nodes by mistake shows here.
+        yield Shot(board, f"{board}-all", play.began, play.crashed, 1600, "dark", expand=True)
 
 
-def _faults(shots: Sequence[Shot], reports: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _faults(shots: Sequence[Shot], reports: Sequence[Mapping[str, Any]], play: Played) -> Iterator[str]:
     for shot, report in zip(shots, reports, strict=True):
         yield from (f"{shot.name}: {fault}" for fault in wrong(report))
-    for board in BOARDS:
-        # What was empty in every picture of the board.
-        never = set.intersection(
-            *(_without(report) for shot, report in zip(shots, reports, strict=True) if shot.board == board)
-        )
-        for title, number in sorted(never):
-            yield f"{board}: no data ever: {title}, query {number}"
+    queries = {query for report in reports for _, query in asked(report)}
+    yield from (f"no node has {name}" for name in sorted(unknown(queries, play.prometheus, play.began, play.crashed)))
+    never = _never(shots, reports)
+    reasons = {one: reason(one.query) for one in never}
+    for board, title, query in sorted(one for one, why in reasons.items() if why is None):
+        yield f"{board}: no data in any picture: {title}: {query}"
+    for pattern, why in unneeded({why for why in reasons.values() if why is not None}):
+        yield f"gallery/without.py: {pattern} ({why}) always has data, or nobody asks for it"
 
 
-def _without(report: Mapping[str, Any]) -> set[tuple[str, str]]:
-    """Queries without data that no reason is known for, told apart as far as no time is in them."""
-    return {(title, _timeless(query)) for title, query in empty(report) if not why_empty(title, query)}
+class _Asked(NamedTuple):
+    board: str
+    title: str
+    query: str
+
+
+def _never(shots: Sequence[Shot], reports: Sequence[Mapping[str, Any]]) -> set[_Asked]:
+    """What had no data in all pictures in which it was asked; what is folded is asked in those with All only."""
+    without, with_data = set(), set()
+    for shot, report in zip(shots, reports, strict=True):
+        nothing = {_Asked(shot.board, title, _timeless(query)) for title, query in empty(report)}
+        without |= nothing
+        with_data |= {_Asked(shot.board, title, _timeless(query)) for title, query in asked(report)} - nothing
+    return without - with_data
 
 
 def _timeless(query: str) -> str:
-    """Without ranges, which differ from picture to picture."""
-    return "[".join(part.partition("]")[2] if n else part for n, part in enumerate(query.split("[")))
+    """Without durations and choices of nodes, which differ from picture to picture."""
+    return re.sub(r'node=~"[^"]*"', "", re.sub(r"\b\d+(ms|[smhdwy])\b", "", query))
 
 
 def _say(line: str) -> None:

@@ -14,7 +14,10 @@ _ERRORS = ("failures", "queryErrors", "panelErrors", "pageErrors", "blankPanels"
 
 
 class Shot(NamedTuple):
-    """board: the key in its uid. name: of the file, without its ending. since, until: seconds since the epoch."""
+    """board: the key in its uid. name: of the file, without its ending. since, until: seconds since the epoch.
+
+    expand: with folded rows open.
+    """
 
     board: str
     name: str
@@ -23,6 +26,7 @@ class Shot(NamedTuple):
     width: int
     theme: str = "dark"
     variables: Mapping[str, str] = {}
+    expand: bool = False
 
 
 def draw(shots: Sequence[Shot], prometheus: str, folder: Path) -> Sequence[Mapping[str, Any]]:
@@ -52,6 +56,7 @@ def _asked(shot: Shot, folder: Path) -> dict[str, Any]:
         "width": shot.width,
         "theme": shot.theme,
         "var": dict(shot.variables),
+        "expand": shot.expand,
     }
 
 
