@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from boards.panels import BAD, NOTICE, WARN, Panel, targets
-from boards.query import SOURCE, Json, by, increase, of, recorded
+from boards.query import FIRING, SOURCE, Json, by, increase, of, recorded
 from oomcast.rules.config import Config
 
 COLUMNS = 24
 _STEP = "15s"
-"""Of annotations, the interval of what is shipped: an event between two steps would be lost."""
+"""Of annotations, the shortest interval that Grafana asks at."""
 
 _METRIC = re.compile(
     r"\b(?:[a-z]+:)?(?:oomcast|process|kube)_[a-z0-9_]+(?::[a-z0-9_]+)?(?=[{\[ )])|\b(?:up|ALERTS)(?={)"
@@ -208,12 +208,14 @@ def _annotations() -> Iterator[Json]:
     starts = f"1000 * max {by()} ({of('process_start_time_seconds')})"
     yield _annotation("Daemon restarts", "#808080", starts, "oomcast started on {{node}}", "", True)
     for severity, colour in (("critical", BAD), ("warning", WARN), ("info", NOTICE)):
-        matchers = ('alertstate="firing"', 'alertname=~"Oomcast.*"', f'severity="{severity}"')
+        matchers = ('alertname=~"Oomcast.*"', f'severity="{severity}"')
         labels = ("alertname", "engine", "cgroup", "gpu", "owner", "collector")
-        now = recorded("ALERTS", *matchers)
-        firing = f"max {by(*labels)} ({now} unless {now} offset {_STEP})"
+        # The value is when it began: of a long range Grafana asks every few minutes, and sees no beginning.
+        began = f"1000 * max {by(*labels)} ({recorded('ALERTS_FOR_STATE', *matchers)})"
+        firing = f"max {by(*labels)} ({recorded('ALERTS', *matchers, FIRING)})"
         text = "{{engine}} {{cgroup}} {{gpu}} {{owner}} {{collector}}"
-        yield _annotation(f"Alerts: {severity}", colour, firing, "{{alertname}} on {{node}}", text)
+        both = f"{began} and {firing}"
+        yield _annotation(f"Alerts: {severity}", colour, both, "{{alertname}} on {{node}}", text, True)
 
 
 def _annotation(name: str, colour: str, expr: str, title: str, text: str, at_value: bool = False) -> Json:

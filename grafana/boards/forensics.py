@@ -96,7 +96,7 @@ def _who() -> tuple[Panel, ...]:
         lines(
             "OOM kills", "By owner, each counted once.",
             Query(f"{kills(300, 'owner', 'limit_owner')} > 0", "{{node}} {{owner}}, limit of {{limit_owner}}"),
-            Query(f"{risen('oomcast_userspace_oom_kills_total', '5m', 'owner', 'by')} > 0",
+            Query(f"{risen('oomcast_userspace_oom_kills_total', '$__rate_interval', 'owner', 'by')} > 0",
                   "{{node}} {{owner}} by {{by}}"),
             unit="short", bars=True, decimals=0,
             alerts=("OomcastOomKill", "OomcastTenantOomKill", "OomcastEngineKilled"),
@@ -111,9 +111,9 @@ def _who() -> tuple[Panel, ...]:
         ),
         lines(
             "Crashes and panics", "Fatal signals, the same where a handler took them, panics of Rust code.",
-            Query(f"{risen('oomcast_crashes_total', '5m', 'process', 'signal')} > 0",
+            Query(f"{risen('oomcast_crashes_total', '$__rate_interval', 'process', 'signal')} > 0",
                   "{{node}} {{process}} {{signal}}"),
-            Query(f"{risen('oomcast_handled_fault_signals_total', '5m', 'process', 'signal')} > 0",
+            Query(f"{risen('oomcast_handled_fault_signals_total', '$__rate_interval', 'process', 'signal')} > 0",
                   "{{node}} {{process}} {{signal}} handled"),
             Query(f"{_range_by('oomcast_rust_panics_total', 'process')} > 0", "{{node}} {{process}} panic"),
             Query(f"{_range_by('oomcast_kernel_log_segfaults_total', 'module')} > 0",

@@ -84,6 +84,7 @@ def hardware() -> tuple[Panel, ...]:
         expr = short(per_second(metric, "gpu", "direction", where=(GPU,)), "gpu")
         return lines(title, text, Query(expr, f"{_LEGEND} {{{{direction}}}}"), unit="Bps", none=_NONE)
 
+    full = f"round(sum {by('gpu')} ({increase(of('oomcast_gpu_memory_exhaustions_total', GPU))})) > 0"
     recovery = short(ranked("oomcast_gpu_recovery_action", tuple(RECOVERY), by("gpu"), GPU), "gpu")
     ecc = short(f"sum {by('gpu', 'kind')} ({increase(of('oomcast_gpu_ecc_errors_total', GPU))}) > 0", "gpu")
     clock = short(f"max {by('gpu', 'clock')} ({of('oomcast_gpu_clock_hertz', GPU)})", "gpu")
@@ -94,9 +95,11 @@ def hardware() -> tuple[Panel, ...]:
             "GPUs", "What each GPU is, and where its readings come from.",
             Query(f"group {by('gpu', 'index', 'name', 'driver', 'source', 'memory_kind', 'mig', 'pci_bus_id')}"
                   f" ({of('oomcast_gpu_info', GPU)})"),
-            columns=tuple(
-                Column(label, label.replace("_", " ").capitalize() if label != "gpu" else "GPU")
-                for label in ("node", "index", "gpu", "name", "driver", "source", "memory_kind", "mig", "pci_bus_id")
+            columns=(
+                Column("node", "Node"), Column("index", "Index", width=70), Column("gpu", "GPU", width=320),
+                Column("name", "Name"), Column("driver", "Driver", width=110), Column("source", "Source", width=90),
+                Column("memory_kind", "Memory", width=100), Column("mig", "MIG", width=70),
+                Column("pci_bus_id", "PCI bus", width=120),
             ),
             none=_NONE, height=6,
         ),
@@ -142,8 +145,11 @@ def hardware() -> tuple[Panel, ...]:
         moved("NVLink", "Bytes over all NVLinks.", "oomcast_gpu_nvlink_bytes_total"),
         each("Processes on the GPU", "Processes on the driver's list, and those that have no name here.", "short",
              ("oomcast_gpu_processes", "all"), ("oomcast_gpu_processes_unresolved", "unresolved")),
-        each("Most that processes ever held", "By the driver's accounting, where that is on.", "bytes",
-             ("oomcast_gpu_process_memory_peak_bytes", "")),
+        lines(
+            "Most that processes ever held", "By the driver's accounting, where that is on.",
+            Query(short(gpu("oomcast_gpu_process_memory_peak_bytes"), "gpu"), _LEGEND),
+            unit="bytes", none="accounting is off",
+        ),
         lines(
             "Time exhausted",
             "Share of the time at or above 98 % of what can be allocated. Of a pool that is reserved this is normal.",
@@ -153,9 +159,7 @@ def hardware() -> tuple[Panel, ...]:
         ),
         lines(
             "Exhaustions", "Times that memory was full for half a second or longer.",
-            Query(short(f"sum {by('gpu')} ({increase(of('oomcast_gpu_memory_exhaustions_total', GPU))})", "gpu"),
-                  _LEGEND),
-            unit="short", bars=True, none=_NONE, alerts=("OomcastGpuMemoryFull",), decimals=0,
+            Query(short(full, "gpu"), _LEGEND), unit="short", bars=True, alerts=("OomcastGpuMemoryFull",), decimals=0,
         ),
     )  # fmt: skip
 

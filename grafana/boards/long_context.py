@@ -4,7 +4,21 @@ from boards import gpus, objectives
 from boards.board import Board, Row
 from boards.meanings import LEFT, engine_timeline, kv_usage, time_left, time_steps, waiting
 from boards.panels import BAD, GOOD, USUAL, WARN, Panel, heatmap, lines, tile
-from boards.query import ENGINE, GPU, Query, by, engine, exhaustion, increase, of, per_second, rate, recorded, shortest
+from boards.query import (
+    ENGINE,
+    GPU,
+    Query,
+    by,
+    engine,
+    exhaustion,
+    first,
+    increase,
+    of,
+    per_second,
+    rate,
+    recorded,
+    shortest,
+)
 from oomcast.rules.engine import USUAL_HITS
 from oomcast.rules.thresholds import Limits
 
@@ -40,8 +54,8 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
     never = f"count({engine('oomcast_kv_cache_max_model_len_fits')} == 0) or vector(0)"
     return (
         tile(
-            "GPU memory left for", "Which GPU's memory runs out first, and in how long: that ends engines.",
-            Query(f"bottomk(1, {shortest(exhaustion(_GPUS, GPU))})", "{{node}} {{short}}"), unit=LEFT,
+            "GPU full in", "Which GPU's memory runs out first, and in how long: that ends engines.",
+            Query(first(shortest(exhaustion(_GPUS, GPU))), "{{node}} {{short}}"), unit=LEFT,
             steps=time_steps(limit), never=True, names=True, none="no forecast yet",
             alerts=("OomcastGpuExhaustion",),
         ),

@@ -14,7 +14,22 @@ from boards.meanings import (
     waiting,
 )
 from boards.panels import BAD, Panel, lines, mapping, tile
-from boards.query import ENGINE, GPU, KV, NOT_KV, Query, by, engine, exhaustion, kills, of, on, recorded, shortest
+from boards.query import (
+    ENGINE,
+    GPU,
+    KV,
+    NOT_KV,
+    Query,
+    by,
+    engine,
+    exhaustion,
+    first,
+    kills,
+    of,
+    on,
+    recorded,
+    shortest,
+)
 from boards.tables import Column, table
 from oomcast.rules.thresholds import Limits
 
@@ -43,7 +58,7 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
     return (
         tile(
             "Runs out first", "Which memory of a cgroup, a GPU or the host runs out first, and in how long.",
-            Query(f"bottomk(1, {shortest(exhaustion(NOT_KV))})", "{{node}} {{resource}} {{short}}"),
+            Query(first(shortest(exhaustion(NOT_KV))), "{{node}} {{resource}} {{short}}"),
             unit=LEFT, steps=steps, never=True, names=True, width=6, none="no forecast yet",
             alerts=("OomcastCgroupExhaustion", "OomcastHostExhaustion", "OomcastGpuExhaustion"),
         ),
@@ -55,7 +70,7 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
         ),
         tile(
             "KV cache full in", "Which engine's KV cache is full first. That alone kills nothing.",
-            Query(f"bottomk(1, {exhaustion(KV)})", "{{node}} {{engine}}"),
+            Query(first(exhaustion(KV)), "{{node}} {{engine}}"),
             unit=LEFT, never=True, names=True, none="no engine that tells", alerts=("OomcastKvExhaustion",),
         ),
         tile(

@@ -1,6 +1,6 @@
 """What clients get, and how that compares with what they were promised."""
 
-from boards.panels import BAD, WARN, Panel, lines, tile
+from boards.panels import BAD, GOOD, WARN, Panel, lines, tile
 from boards.query import ENGINE, Query, by, of, per_second, recorded
 from oomcast.rules.slo import ratio
 from oomcast.rules.thresholds import Limits
@@ -95,13 +95,15 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
 
 
 def calibration() -> Panel:
+    by_class = f"{_per_class('violations')} / ({_per_class('predicted_violations')} > 0)"
     right = f"max {by('engine', 'objective', 'source')} ({of('oomcast_slo_calibration_ratio', ENGINE)})"
     return lines(
         "Calibration",
-        "Objectives missed over those expected to be missed, and expected misses by class: 1 is right.",
-        Query(right, f"{_LEGEND} {{{{objective}}}} {{{{source}}}}"),
-        Query(f"{_per_class('violations')} / ({_per_class('predicted_violations')} > 0)", f"{_CLASS} {{{{source}}}}"),
-        unit="short", none=_UNMET, alerts=("OomcastSloRisk",),
+        "Objectives missed over those expected to be missed, of the window and by class: 1 is right, above it more were"
+        " missed than expected. What is above ten is drawn as ten.",
+        Query(f"clamp_max({right}, 10)", f"{_LEGEND} {{{{objective}}}} {{{{source}}}}"),
+        Query(f"clamp_max({by_class}, 10)", f"{_CLASS} {{{{source}}}}"),
+        unit="short", none=_UNMET, alerts=("OomcastSloRisk",), limits=((1, GOOD),), width=24,
     )  # fmt: skip
 
 

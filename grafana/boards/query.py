@@ -7,6 +7,7 @@ Json = dict[str, Any]
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 GPU, ENGINE, CGROUP = 'gpu=~"$gpu"', 'engine=~"$engine"', 'cgroup=~"$cgroup"'
 KV = 'resource="kv_cache"'
+FIRING = 'alertstate="firing"'
 NOT_KV = 'resource!="kv_cache"'
 """A full pool kills nothing: its time is no time to a crash."""
 
@@ -70,6 +71,11 @@ def exhaustion(*matchers: str) -> str:
     """Time to exhaustion by object, +Inf where it never comes."""
     objects = by("resource", "cgroup", "gpu", "engine")
     return f"min {objects} ({of('oomcast_time_to_exhaustion_seconds', *matchers)})"
+
+
+def first(expr: str) -> str:
+    """What runs out first, with its labels; +Inf without labels where nothing ever does."""
+    return f"bottomk(1, {expr} < Inf) or (min({expr}) == Inf)"
 
 
 def shortest(expr: str) -> str:

@@ -52,6 +52,7 @@ class Labels:
         everywhere = {label for metric in metrics for label in metric.labels}
         self._known["up"] = TARGET
         self._known["ALERTS"] = TARGET | everywhere | {"alertname", "alertstate", "severity", "component"}
+        self._known["ALERTS_FOR_STATE"] = self._known["ALERTS"] - {"alertstate"}
         self._known["kube_node_status_capacity"] = frozenset({"node", "resource"})
 
     @property
