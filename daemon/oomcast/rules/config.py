@@ -9,6 +9,18 @@ RUNBOOKS = "https://github.com/oomcast/oomcast/blob/main/alerts/runbooks/{alert}
 JOB = ".*oomcast.*"
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
+_WORDS = {
+    60: "a minute",
+    120: "two minutes",
+    300: "five minutes",
+    600: "ten minutes",
+    900: "a quarter of an hour",
+    1800: "half an hour",
+    3600: "an hour",
+    21_600: "six hours",
+    86_400: "a day",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -60,6 +72,16 @@ class Config:
     def ago(self, seconds: float) -> str:
         """A duration that is no threshold, scaled like them."""
         return duration(seconds / self.limits.scale)
+
+    def said(self, name: str) -> str:
+        """A threshold that is a time, in words, and as it was before it was scaled."""
+        seconds = self.limits[name] * self.limits.scale
+        return _WORDS.get(round(seconds), duration(seconds))
+
+    def tokens(self, name: str) -> str:
+        """A threshold that is a length of prompts, in words: 64K, or 100,000."""
+        whole, rest = divmod(self.limits[name], 1024)
+        return f"{self.limits[name]:,.0f}" if rest else f"{whole:.0f}K"
 
     def value(self, name: str) -> str:
         """A threshold as a PromQL number."""

@@ -1,11 +1,49 @@
 """oomcast itself: that it watches, everywhere and fresh, and keeps to its budget."""
 
 from oomcast.rules.config import Config
-from oomcast.rules.rule import Alert, Group
+from oomcast.rules.rule import Alert, Group, Recording
+
+ENGINES = "node:oomcast_engines:group"
 
 
 def group(c: Config) -> Group:
-    return Group("oomcast-itself", (*_watching(c), *_whole(c), *_modest(c)))
+    return Group("oomcast-itself", (_engines(c), *_down(c), *_watching(c), *_whole(c), *_modest(c)))
+
+
+def _engines(c: Config) -> Recording:
+    told = f"{c.of('oomcast_serving_start_timestamp_seconds')} or {c.of('oomcast_engine_up')}"
+    listed = c.of("oomcast_process_names_dropped")
+    return Recording(
+        ENGINES,
+        f"group {c.by()} ({told})\n"
+        f"or group {c.by()} ({c.own('up')} == 1) unless {c.on()} {listed}\n"
+        f"or {ENGINES} and {c.on()} max {c.by()} ({c.own('up')}) == 0",
+        "Nodes with engines, and those where no processes are listed, so that it cannot be told. Of one that does not"
+        " answer it is what was recorded last: one that was drained before it is restarted has none.",
+    )
+
+
+def _down(c: Config) -> tuple[Alert, ...]:
+    down = f"max {c.by()} ({c.own('up')}) == 0"
+    summary = "oomcast on <node> does not answer"
+    text = (
+        f"No scrape of oomcast on <node> has succeeded for {c.said('down')}: nothing watches the memory of this node,"
+        " and alerts about it will end without being over. Next: see whether the node lives, then systemctl status"
+        " oomcast."
+    )
+    return (
+        Alert(
+            "OomcastDown", "critical", "oomcast", "itself", f"{down}\nand {c.on()} {ENGINES}", summary, text,
+            "Four scrapes. Earlier than any other alert of the node gives up for want of data. A node that thrashes"
+            " stops answering too.",
+            hold=c.limits["down"], keep=c.limits["keep"], sample=15, board="itself",
+        ),
+        Alert(
+            "OomcastDown", "warning", "oomcast", "itself", f"{down}\nunless {c.on()} {ENGINES}", summary, text,
+            "Nodes without engines are restarted every day.",
+            hold=c.limits["down"], keep=c.limits["keep_warning"], sample=15, board="itself",
+        ),
+    )  # fmt: skip
 
 
 def _watching(c: Config) -> tuple[Alert, ...]:
@@ -13,16 +51,6 @@ def _watching(c: Config) -> tuple[Alert, ...]:
     unlabelled = c.own("up", f'{c.nodes[-1]}=""')
     clusters = f"({', '.join((*c.nodes[:-1], 'instance'))})"
     return (
-        Alert(
-            "OomcastDown", "critical", "oomcast", "itself", f"max {c.by()} ({up}) == 0",
-            "oomcast on <node> does not answer",
-            "No scrape of oomcast on <node> has succeeded for a minute: nothing watches the memory of this node, and"
-            " alerts about it will end without being over. Next: see whether the node lives, then systemctl status"
-            " oomcast.",
-            "Four scrapes. Earlier than any other alert of the node gives up for want of data. A node that thrashes"
-            " stops answering too.",
-            hold=c.limits["down"], keep=c.limits["keep"], sample=15, board="itself",
-        ),
         Alert(
             "OomcastAbsent", "critical", "oomcast", "itself", f"absent({up})",
             "Prometheus knows no oomcast at all",

@@ -46,8 +46,9 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
         ),
         Recording(
             ENGINE_KILLS,
-            _ours(c, KILLS),
-            "Those that hit an engine, the limit of what encloses one, or the whole node.",
+            f"{_ours(c, KILLS)}\nor {KILLS} unless {c.on()} {_lists(c)}",
+            "Those that hit an engine, the limit of what encloses one, or the whole node. Where no processes are listed"
+            " it cannot be told who is an engine: then all of them.",
         ),
     )
 
@@ -69,6 +70,11 @@ def _ours(c: Config, kills: str) -> str:
         f"or {kills} and {c.on('limit_owner')} {around}\n"
         f'or {kills}{{limit_owner="host"}}'
     )
+
+
+def _lists(c: Config) -> str:
+    """Nodes on which engines are told from others by their processes, as the dropped names tell."""
+    return f"max_over_time({c.of('oomcast_process_names_dropped')}[{c.span('serving_memory')}])"
 
 
 def _kills(c: Config) -> tuple[Alert, ...]:
