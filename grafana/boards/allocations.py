@@ -4,7 +4,8 @@ from boards.panels import WARN, Panel, lines
 from boards.query import Query, by, of, per_second
 from oomcast.rules.thresholds import Limits
 
-_OFF = "no eBPF here"
+_OFF = "no eBPF, or the probe is off"
+_NO_CUDA = "no eBPF, or no CUDA"
 _LEGEND = "{{node}} {{process}} {{kind}}"
 
 
@@ -47,12 +48,12 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
         lines(
             "Blocks outstanding", "The number of blocks that were not given back.",
             Query(f"sum {by('process', 'kind')} ({of('oomcast_alloc_outstanding_blocks')})", _LEGEND),
-            unit="short", none=_OFF, alerts=("OomcastAllocationGrowth",),
+            unit="short", none=_OFF, width=12, alerts=("OomcastAllocationGrowth",),
         ),
         lines(
             "Major faults by file", "Page faults that read a disk: weights, libraries, swap.",
             Query(per_second("oomcast_major_faults_total", "process", "file"), "{{node}} {{process}} {{file}}"),
-            unit="ops", none=_OFF, alerts=("OomcastMajorFaults",),
+            unit="ops", none=_OFF, width=12, alerts=("OomcastMajorFaults",),
         ),
     )  # fmt: skip
 
@@ -70,22 +71,22 @@ def cuda() -> tuple[Panel, ...]:
             Query(per_gpu("oomcast_uvm_faults_total", "access"), "{{node}} {{gpu_uuid}} {{access}}"),
             Query(per_gpu("oomcast_uvm_migrated_pages_total", "direction"),
                   "{{node}} {{gpu_uuid}} pages {{direction}}"),
-            unit="ops", none="the driver does not tell",
+            unit="ops", none="the driver does not tell", width=6,
         ),
         lines(
             "Unified memory", "Bytes that processes allocated, and asked to move ahead.",
             per_process("oomcast_uvm_managed_bytes_total", "allocated"),
-            per_process("oomcast_uvm_prefetched_bytes_total", "prefetched"), unit="Bps", none=_OFF,
+            per_process("oomcast_uvm_prefetched_bytes_total", "prefetched"), unit="Bps", none=_NO_CUDA, width=6,
         ),
         lines(
             "Prefetches and conflicts", "Prefetch calls, and writes of two streams that nothing orders.",
             per_process("oomcast_uvm_prefetches_total", "prefetches"),
-            per_process("oomcast_cuda_stream_conflicts_total", "conflicts"), unit="ops", none=_OFF,
+            per_process("oomcast_cuda_stream_conflicts_total", "conflicts"), unit="ops", none=_NO_CUDA, width=6,
         ),
         lines(
             "CUDA contexts and streams", "Contexts that processes made or retained, and streams in them.",
             Query(f"sum {by('process')} ({of('oomcast_cuda_contexts')})", "{{node}} {{process}} contexts"),
             Query(f"sum {by('process')} ({of('oomcast_cuda_streams')})", "{{node}} {{process}} streams"),
-            unit="short", decimals=0, none=_OFF,
+            unit="short", decimals=0, none=_NO_CUDA, width=6,
         ),
     )  # fmt: skip

@@ -82,7 +82,7 @@ def _next(limit: Limits) -> Panel:
             Column("resource", "Resource", width=130),
             Column("object", "Whose"),
             Column("#F", "Critical alerts", steps=count_steps(),
-                   link="/alerting/list?search=node%3D${__data.fields.Node}", width=110),
+                   link="/alerting/list?search=label%3Anode%3D${__data.fields.Node}", width=110),
             Column("#B", "Answers", mapping=mapping(("no", "yes"), (BAD, "transparent")), width=85),
             Column("#C", "Worst engine", mapping=mapping(tuple(ENGINE_STATES), tuple(ENGINE_STATES.values())),
                    width=140),

@@ -10,7 +10,7 @@ GRAFANA = Path(__file__).parents[1]
 BOARDS = GRAFANA / "dashboards"
 _TOOL = GRAFANA / "pictures" / "shot.mjs"
 _SECONDS = 420.0
-_ERRORS = ("failures", "queryErrors", "panelErrors", "pageErrors", "blankPanels", "overlaps")
+_ERRORS = ("failures", "queryErrors", "panelErrors", "pageErrors", "blankPanels", "overlaps", "cutTitles")
 
 
 class Shot(NamedTuple):
