@@ -60,8 +60,8 @@ def _tiles(limit: Limits) -> tuple[Panel, ...]:
             alerts=("OomcastGpuExhaustion",),
         ),
         tile(
-            "Prompts > 128K",
-            "Share of the prompts of the last hour above 131,072 tokens, of the engine with most.",
+            "Very long prompts",
+            f"Share of the last hour's prompts above {limit['crash_prompt']:,.0f} tokens, of the engine with most.",
             Query(f"max({above})"), unit="percentunit", maximum=1, none=_NONE, decimals=1,
             alerts=("OomcastHitRateCollapse",),
         ),
