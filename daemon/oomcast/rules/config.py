@@ -7,8 +7,19 @@ from oomcast.rules.thresholds import Limits
 
 RUNBOOKS = "https://github.com/oomcast/oomcast/blob/main/alerts/runbooks/{alert}.md"
 JOB = ".*oomcast.*"
+_OWN = re.compile(
+    "above|bound|by|cgroup|chore|code|collector|engine|gpu|input|job|kind|limit_owner|metric|module|objective|owner|probe"
+    "|process|reason|resource|rule|signal|source|up_to|xid|oomcast_engine_state|oomcast_gpu_state"
+)
+"""Labels that oomcast's own series have, or rules make: none of them can be a target's."""
+
+_TEXT = r'"(?:[^"\\\n]|\\.)*"'
+_MATCHERS = re.compile(
+    rf"\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*{_TEXT}\s*(?:,\s*[a-zA-Z_]\w*\s*(?:=~|!~|!=|=)\s*{_TEXT}\s*)*\Z"
+)
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*\Z")
 
+_ADDRESS = re.compile(r"[^\s\"'`\\<>]*\Z")
 _WORDS = {
     60: "a minute",
     120: "two minutes",
@@ -40,10 +51,22 @@ class Config:
         for label in self.nodes:
             if not _LABEL.match(label):
                 raise ValueError(f"{label!r} is no name of a label")
+            if _OWN.fullmatch(label):
+                raise ValueError(f"{label} is a label of oomcast's own and cannot name a node")
         if not self.nodes:
             raise ValueError("without a label that names the node all nodes would be one")
+        if len(set(self.nodes)) < len(self.nodes):
+            raise ValueError("a label that names a node should be there once")
+        if self.match and not _MATCHERS.match(self.match):
+            raise ValueError(f'{self.match!r} should be matchers without braces, such as env="prod"')
+        _understood(self.job)
+        for quote in re.findall(rf"[=!]~\s*({_TEXT})", self.match):
+            _understood(re.sub(r"\\(.)", r"\1", quote[1:-1]))
         if "{alert}" not in self.runbooks:
             raise ValueError("the address of runbooks should contain {alert}")
+        for address in (self.runbooks, self.grafana):
+            if not _ADDRESS.match(address):
+                raise ValueError(f"{address!r} is no address: it has spaces, quotes or the like")
 
     @property
     def where(self) -> str:
@@ -86,6 +109,14 @@ class Config:
     def value(self, name: str) -> str:
         """A threshold as a PromQL number."""
         return f"{self.limits[name]:.6g}"
+
+
+def _understood(expression: str) -> None:
+    """Raises ValueError for what cannot be a regular expression; Prometheus' kind is close to Python's."""
+    try:
+        re.compile(expression)
+    except re.error as error:
+        raise ValueError(f"{expression!r} is no regular expression: {error}") from None
 
 
 def quoted(text: str) -> str:

@@ -107,9 +107,10 @@ def _pool(c: Config) -> tuple[Alert, ...]:
             "OomcastHeadroomBelowDemand", "warning", "engine", "symptom",
             f"{lacks('crash_prompt')}\nor\n{lacks('long_prompt')}",
             "{{ $labels.engine }} on <node> has room for {{ $value | humanize }} tokens, and is asked for more",
-            "The largest request that {{ $labels.engine }} on <node> could admit in the last ten minutes has"
-            " {{ $value | humanize }} tokens, and longer prompts were among those of the last hour: they wait, and"
-            " others behind them. Next: oomcast context says what breaks first; send long prompts elsewhere.",
+            "The largest request that {{ $labels.engine }} on <node> could admit in the last"
+            f" {c.said('demand_window')} has {{{{ $value | humanize }}}} tokens, and longer prompts were among"
+            " those of the last hour: they wait, and others behind them. Next: oomcast context says"
+            " what breaks first; send long prompts elsewhere.",
             "The largest of ten minutes: room that comes back with each request that ends is room.",
             hold=c.limits["kv_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
@@ -182,7 +183,7 @@ def _gone(c: Config) -> tuple[Alert, ...]:
     return (
         Alert(
             "OomcastEngineDown", "critical", "engine", "fact", down,
-            "{{ $labels.engine }} on <node> has been down for a quarter of an hour", text,
+            f"{{{{ $labels.engine }}}} on <node> has been down for {c.said('engine_down_critical')}", text,
             "As long as a rolling restart may take to load a model. A server may go on telling metrics after its"
             " engine's core has died: then only its health check says so. One that was killed for want of memory is"
             " told earlier, by OomcastEngineKilled.",
@@ -197,7 +198,8 @@ def _gone(c: Config) -> tuple[Alert, ...]:
         Alert(
             "OomcastEngineRestarting", "warning", "engine", "fact",
             f"round(max {c.by('engine')} ({restarts})) >= {c.value('restarts')}",
-            "{{ $labels.engine }} on <node> restarted {{ $value | humanize }} times in half an hour",
+            "{{ $labels.engine }} on <node> restarted {{ $value | humanize }} times in"
+            f" {c.said('kills_window')}",
             "{{ $labels.engine }} on <node> keeps starting anew: it never lives long. Next: the end of its last life"
             " is in its log and, for a kill, on the board.",
             "One restart is a deployment. The largest count, as two daemons see each restart twice.",

@@ -36,8 +36,8 @@ def _full(c: Config) -> Alert:
         ")",
         "A GPU of <node> was filled to {{ $value | humanizePercentage }} by a burst",
         "Within a minute the memory of a GPU of <node> rose from its plateau to {{ $value | humanizePercentage }}"
-        " of what can be allocated: the next allocation fails and the engine dies. Next: send prompts above 64K tokens"
-        " elsewhere; the board shows which GPU, and who took it.",
+        f" of what can be allocated: the next allocation fails and the engine dies. Next: send prompts above"
+        f" {c.tokens('long_prompt')} tokens elsewhere; the board shows which GPU, and who took it.",
         "The value of the crash, and only above the plateau that the engine holds all day: a pool that was reserved up"
         " to 99.9 % is steady and pages nobody. While the pool is being reserved the plateau is not there yet, and"
         " neither is a forecast, so that there has to be one. Not of a GPU without an engine.",

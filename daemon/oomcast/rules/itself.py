@@ -126,9 +126,9 @@ def _whole(c: Config) -> tuple[Alert, ...]:
             "OomcastCollectorDown", "warning", "oomcast", "itself",
             f"min {c.by('collector')} ({c.of('oomcast_collector_up')}) == 0",
             "Collector {{ $labels.collector }} of oomcast on <node> fails",
-            "Collector {{ $labels.collector }} of oomcast on <node> has had no result for a minute; its series are"
-            " absent, and alerts that read them are blind. Next: the daemon's log and oomcast check on the node say"
-            " why.",
+            "Collector {{ $labels.collector }} of oomcast on <node> has had no result for"
+            f" {c.said('down')}; its series are absent, and alerts that read them are blind."
+            " Next: the daemon's log and oomcast check on the node say why.",
             "Longer than one failed run.",
             hold=c.limits["down"], keep=c.limits["keep_warning"], board="itself",
         ),
@@ -215,7 +215,7 @@ def _modest(c: Config) -> tuple[Alert, ...]:
         ),
         Alert(
             "OomcastRestarting", "warning", "oomcast", "itself", f"max {c.by()} ({starts}) >= {c.value('restarts')}",
-            "oomcast on <node> restarted {{ $value | humanize }} times in half an hour",
+            f"oomcast on <node> restarted {{{{ $value | humanize }}}} times in {c.said('kills_window')}",
             "oomcast on <node> keeps starting anew; forecasts need half a minute each time. Next: its log, and whether"
             " it was killed for want of memory itself.",
             "Once or twice is an update.",

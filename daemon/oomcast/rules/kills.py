@@ -101,7 +101,8 @@ def _kills(c: Config) -> tuple[Alert, ...]:
             "OomcastOomKillsRepeated", "critical", "memory", "fact",
             f"(\n{_ours(c, TIMES)}\n) >= {c.value('kills_repeated')}",
             "The OOM killer keeps killing {{ $labels.owner }} on <node>",
-            "{{ $labels.owner }} on <node> was hit {{ $value | humanize }} times within half an hour for want of"
+            "{{ $labels.owner }} on <node> was hit {{ $value | humanize }} times within"
+            f" {c.said('kills_window')} for want of"
             f" memory{LIMIT}: it starts, grows and is killed again. Next: take its load away or raise the limit before"
             " it is restarted.",
             "Three in half an hour are a loop that nobody ends but a person.",
@@ -111,7 +112,8 @@ def _kills(c: Config) -> tuple[Alert, ...]:
             "OomcastEngineKilled", "critical", "memory", "fact",
             _gone(c),
             "{{ $labels.owner }} on <node> was killed for want of memory and has not come back",
-            f"The OOM killer hit {{{{ $labels.owner }}}} on <node>{LIMIT}, and for five minutes no engine has run"
+            f"The OOM killer hit {{{{ $labels.owner }}}} on <node>{LIMIT}, and for"
+            f" {c.said('down_after_kill')} no engine has run"
             " there. Next: see why its supervisor does not restart it, and give it more memory or less load first.",
             "A supervisor that restarts it does so within five minutes. An engine under a new name that started after"
             " the kill, as of a new pod, takes its place. Only while processes can be listed, as the dropped names"

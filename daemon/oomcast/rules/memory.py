@@ -123,7 +123,8 @@ def _exhaustion(c: Config) -> tuple[Alert, ...]:
             " {{ $value | humanizeDuration }}",
             "GPU memory{{ with $labels.engine }} of engine {{ . }}{{ end }} on <node> rises so fast that an allocation"
             " fails in {{ $value | humanizeDuration }}; then the engine dies and its clients get empty answers. Next:"
-            " send prompts above 64K tokens elsewhere; the board shows who takes the memory and how long prompts are.",
+            f" send prompts above {c.tokens('long_prompt')} tokens elsewhere; the board shows who"
+            " takes the memory and how long prompts are.",
             "One alert for an engine and not for each of its GPUs: the first that is full ends it. A pool that was"
             " reserved at the start does not rise, and a model that is being loaded has no forecast.",
         ),
@@ -230,7 +231,8 @@ def _reclaim(c: Config) -> tuple[Recording | Alert, ...]:
             f"max {c.by('process')} ({growth}) > {c.value('allocation_growth')}",
             "{{ $labels.process }} on <node> takes {{ $value | humanize1024 }}B a second and does not give it back",
             "Memory that {{ $labels.process }} on <node> allocated and did not free has grown by"
-            " {{ $value | humanize1024 }}B a second for half an hour. Next: oomcast stacks on the node names the code.",
+            f" {{{{ $value | humanize1024 }}}}B a second for {c.said('allocation_hold')}. Next: oomcast stacks on"
+            " the node names the code.",
             "The kinds are layers, of which the fastest counts: what malloc takes it asks of the kernel. Five minutes"
             " on average, as requests come and go. A cache that warms up grows too, and ends within half an hour.",
             hold=c.limits["allocation_hold"], keep=c.limits["keep_warning"], board="forensics",

@@ -63,7 +63,7 @@ def _alert(rule: Alert, config: Config) -> Iterator[str]:
     yield from _text("summary", rule.summary, config)
     yield from _text("description", rule.description, config)
     if rule.severity != "none":
-        yield f"          runbook_url: {config.runbooks.format(alert=rule.name)}"
+        yield f"          runbook_url: {config.runbooks.replace('{alert}', rule.name)}"
     node = f"{{{{ with $labels.{config.nodes[-1]} }}}}?var-node={{{{ . }}}}{{{{ end }}}}"
     yield f'          dashboard_url: "{config.grafana}/d/oomcast-{rule.board}{node}"'
 

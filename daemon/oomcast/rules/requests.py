@@ -131,7 +131,7 @@ def _logs(c: Config) -> tuple[Alert, ...]:
         log(
             "OomcastLogBadNumbers", _NUMBER_RULES, "numbers that overflow",
             "The log of {{ $labels.engine }} on <node> has a line of rule {{ $labels.rule }}: Inf or NaN spreads"
-            " through the layers and answers are garbage or empty. Next: see whether prompts above 128K tokens are"
-            " being served.",
+            f" through the layers and answers are garbage or empty. Next: see whether prompts above"
+            f" {c.tokens('crash_prompt')} tokens are being served.",
         ),
     )  # fmt: skip

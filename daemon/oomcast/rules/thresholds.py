@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 Unit = Literal["seconds", "ratio", "tokens", "bytes", "bytes/s", "1/s", "count"]
@@ -103,6 +104,30 @@ THRESHOLDS = (
 )
 
 
+LENGTHS = (2048, 65_536, 131_072, 200_000)
+"""Tokens: oomcast_prompt_tokens_share_ratio tells the share of prompts above these."""
+
+_ORDER = (
+    ("exhaustion_sudden", "exhaustion_critical", "exhaustion_warning"),
+    ("kv_usage_warning", "kv_usage_critical"),
+    ("crash_hit_rate", "hit_rate_own"),
+    ("long_prompt", "crash_prompt"),
+    ("long_failures_warning", "long_failures_critical"),
+    ("engine_down_warning", "engine_down_critical"),
+    ("burn_page_slow", "burn_page_fast"),
+    ("burn_ticket_slow", "burn_ticket_fast"),
+    ("down", "keep"),
+)
+"""Each at most the next: the milder alert comes first, and none ends before the one about its source."""
+
+
+def _in_order(values: Mapping[str, float]) -> None:
+    for names in _ORDER:
+        for low, high in pairwise(names):
+            if values[low] > values[high]:
+                raise ValueError(f"{low} ({values[low]:g}) should not be above {high} ({values[high]:g})")
+
+
 class Limits(Mapping[str, float]):
     """The values by name, with a user's own in place of the table's.
 
@@ -119,9 +144,16 @@ class Limits(Mapping[str, float]):
                 raise ValueError(f"{name} should be above 0, not {value:g}")
             if table[name].unit == "ratio" and value > 1:
                 raise ValueError(f"{name} is a ratio and should be at most 1, not {value:g}")
+            if table[name].unit == "tokens" and value not in LENGTHS:
+                ends = ", ".join(f"{length:d}" for length in LENGTHS)
+                raise ValueError(f"{name} should be a length that series tell of ({ends}), not {value:g}")
         if not 0 < scale < 1e6:
             raise ValueError(f"the scale should be above 0, not {scale:g}")
         merged = {name: (own or {}).get(name, one.value) for name, one in table.items()}
+        _in_order(merged)
+        shortest = min(merged[n] for n in merged if table[n].unit == "seconds") / scale
+        if shortest < 0.001:
+            raise ValueError(f"a duration would be {shortest:g} s: Prometheus has none below a millisecond")
         self._values = {n: v / scale if table[n].unit == "seconds" else v for n, v in merged.items()}
         self.scale = scale
 
