@@ -132,7 +132,7 @@ def test_every_rule_keeps_the_label_of_an_engine_that_spans_nodes(tmp_path: Path
 _UP = 'up{job="oomcast", cluster="c", engine_group="g", node="a"}'
 _SPANNING: Mapping[str, Any] = {
     "interval": "15s",
-    "input_series": [{"series": _UP, "values": "0x40"}],
+    "input_series": [{"series": _UP, "values": "1 0x40"}],
     "promql_expr_test": [
         {
             "expr": 'ALERTS{alertname="OomcastDown", alertstate="firing"}',
