@@ -79,19 +79,19 @@ def _who() -> tuple[Panel, ...]:
             " the machine ran out.",
             Query(f"sum {owners} ({of('oomcast_oom_kills_total')}) > 0"), Query(last),
             columns=(
-                Column("node", "Node", width=90), Column("owner", "Killed"), Column("limit_owner", "Limit of"),
-                Column("#A", "Times", decimals=0, width=70), Column("#B", "Last", "dateTimeAsIso", width=165),
+                Column("node", "Node", width=120), Column("owner", "Killed"), Column("limit_owner", "Limit of"),
+                Column("#B", "Last", "dateTimeAsIso", width=165), Column("#A", "Times", decimals=0, width=70),
             ),
-            sort=("-Last",), width=12, height=6, alerts=("OomcastOomKill", "OomcastOomKillsRepeated"),
+            sort=("-Last",), width=15, height=6, alerts=("OomcastOomKill", "OomcastOomKillsRepeated"),
         ),
         table(
             "Who crashed", "Fatal signals by the file that was executing, since oomcast began.",
             Query(f"sum {crashes} ({of('oomcast_crashes_total')}) > 0"),
             columns=(
-                Column("node", "Node"), Column("process", "Process"), Column("signal", "Signal"),
+                Column("node", "Node", width=90), Column("process", "Process"), Column("signal", "Signal", width=85),
                 Column("module", "In"), Column("#A", "Times", decimals=0, width=70),
             ),
-            sort=("-Times",), width=12, height=6, none="no eBPF, or no crash", alerts=("OomcastCrash",),
+            sort=("-Times",), width=9, height=6, none="no eBPF, or no crash", alerts=("OomcastCrash",),
         ),
         lines(
             "OOM kills", "By owner, each counted once.",
