@@ -15,7 +15,7 @@ from cgroups import Cgroup, parent
 from e2e.stack import Stack, fetch, rules, series, stack
 from requires import needs
 
-pytestmark = needs("cgroup", "kmsg", "prometheus")
+pytestmark = [needs("cgroup", "kmsg", "prometheus"), pytest.mark.alone]
 
 MIB = 1 << 20
 WORKLOADS = {
