@@ -4,8 +4,8 @@ from boards.meanings import LEFT, time_steps
 from boards.panels import BAD, LIMITS, USUAL, WARN, Panel, lines, never
 from boards.query import CGROUP, Query, by, increase, of, on, per_second, rate, recorded, short
 from boards.tables import Column, table
-from oomcast.rules import memory
 from oomcast.rules.config import duration
+from oomcast.rules.reclaim import FAULTS
 from oomcast.rules.thresholds import Limits
 
 _LEGEND = "{{node}} {{short}}"
@@ -58,7 +58,7 @@ def panels(limit: Limits) -> tuple[Panel, ...]:
 def tight(limit: Limits) -> tuple[Panel, ...]:
     """What shows that reclaim cannot keep up."""
     refaults = per_second("oomcast_cgroup_workingset_refaults_total", "cgroup", where=(CGROUP,))
-    faults = recorded(memory.FAULTS, CGROUP)
+    faults = recorded(FAULTS, CGROUP)
     usual = f"quantile_over_time(0.5, {faults}[{duration(limit['faults_window'])}])"
     return (
         lines(

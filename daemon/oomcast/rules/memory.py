@@ -1,19 +1,21 @@
-"""Memory that runs out: forecasts for cgroups, the host and GPUs, and what shows that reclaim cannot keep up."""
+"""Memory that runs out: forecasts for cgroups, the host and GPUs."""
 
+from oomcast.rules import reclaim
 from oomcast.rules.config import Config
+from oomcast.rules.reclaim import SERVING
 from oomcast.rules.rule import Alert, Component, Group, Recording
 
-SERVING = "cgroup:oomcast_serving_start_timestamp_seconds:max"
+LOADED = "object:oomcast_time_to_exhaustion_seconds:loaded"
+LEFT = "object:oomcast_memory_left:ratio"
 GUARDED = "object:oomcast_time_to_exhaustion_seconds:guarded"
 SUDDEN = "object:oomcast_time_to_exhaustion_seconds:sudden"
 GPU_ENGINE = "gpu:oomcast_engine:group"
 GPU_TENANT = "gpu:oomcast_tenant:group"
 OBJECT = ("resource", "cgroup", "gpu")
-FAULTS = "cgroup:oomcast_cgroup_pgmajfault:rate5m"
 
 
 def group(c: Config) -> Group:
-    return Group("oomcast-memory", (*_recordings(c), *_holders(c), *_exhaustion(c), _sudden(c), *_reclaim(c)))
+    return Group("oomcast-memory", (*_recordings(c), *_holders(c), *_exhaustion(c), _sudden(c), *reclaim.rules(c)))
 
 
 def _recordings(c: Config) -> tuple[Recording, ...]:
@@ -34,7 +36,7 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
             " not known and taken to be long ago.",
         ),
         Recording(
-            GUARDED,
+            LOADED,
             f"min {c.by('resource', 'cgroup')} ({cgroups})\n"
             f"unless {c.on('cgroup')} (time() - {SERVING} < {c.value('load_grace')})\n"
             f"or min {c.by('resource')} ({hosts})\n"
@@ -43,12 +45,42 @@ def _recordings(c: Config) -> tuple[Recording, ...]:
             "An engine that loads its model into anonymous memory looks like a leak, of its cgroup and of the host. Of"
             " GPUs the daemon itself leaves out what is being loaded, see gpu.load_grace.",
         ),
+        _left(c),
+        Recording(
+            GUARDED,
+            f"{LOADED}\n"
+            f"unless {c.on(*OBJECT)} (\n"
+            f"  {LOADED} < {c.value('exhaustion_critical')} and {c.on(*OBJECT)} {LEFT} >= {c.value('plenty')}\n"
+            f"  unless max_over_time({LOADED}[{c.span('plenty_hold')}]) < {c.value('exhaustion_critical')}\n"
+            ")",
+            "Where plenty is left a rise has to last: any program that starts rises for some seconds. Where little is"
+            " left it need not.",
+        ),
         Recording(
             SUDDEN,
             f"{GUARDED} < {c.value('exhaustion_sudden')}\nunless {c.on(*OBJECT)} ({warned})",
             "What nobody can act on in time, for the first minute. No page meanwhile: one evaluation is enough to start"
             " it, and keep_firing_for would go on with it long after the rise has ended.",
         ),
+    )
+
+
+def _left(c: Config) -> Recording:
+    used, limit, available, total = (
+        f"max {c.by(*labels)} ({c.of(metric)})"
+        for metric, labels in (
+            ("oomcast_cgroup_memory_unreclaimable_bytes", ("cgroup",)),
+            ("oomcast_cgroup_memory_effective_limit_bytes", ("cgroup",)),
+            ("oomcast_host_memory_available_bytes", ()),
+            ("oomcast_host_memory_total_bytes", ()),
+        )
+    )
+    cgroups, hosts = f"1 - {used} / ({limit} > 0)", f"{available} / ({total} > 0)"
+    return Recording(
+        LEFT,
+        f'label_replace({cgroups}, "resource", "cgroup_memory", "", "")\n'
+        f'or label_replace({hosts}, "resource", "host_memory", "", "")',
+        "Share of a cgroup's limit, or of the host's memory, that is left.",
     )
 
 
@@ -183,58 +215,4 @@ def _sudden(c: Config) -> Alert:
         "Goes to a machine, so it is not critical, which asks for a person. The page for people about the same"
         " memory is held back meanwhile, and comes after two minutes if memory still runs out.",
         keep=c.limits["keep_sudden"], audience="automation",
-    )  # fmt: skip
-
-
-def _reclaim(c: Config) -> tuple[Recording | Alert, ...]:
-    stalled = c.of("oomcast_cgroup_pressure_seconds_total", 'resource="memory", kind="full"')
-    waits = c.of("oomcast_cgroup_pressure_seconds_total", 'resource=~"memory|io", kind="some"')
-    refaults = f"max {c.by('cgroup', 'kind')} (rate({c.of('oomcast_cgroup_workingset_refaults_total')}[{c.ago(300)}]))"
-    faults = f"max {c.by('cgroup')} (rate({c.of('oomcast_cgroup_pgmajfault_total')}[{c.ago(300)}]))"
-    usual = f"quantile_over_time(0.5, {FAULTS}[{c.span('faults_window')}:{c.ago(300)}])"
-    growth = f"avg_over_time({c.of('oomcast_alloc_growth_bytes_per_second')}[{c.ago(300)}])"
-    return (
-        Recording(
-            FAULTS,
-            f"{faults}\nand {c.on('cgroup')} {SERVING}",
-            "Major faults of engines' cgroups, to be compared with their own past: a day of every cgroup there is would"
-            " be more samples than Prometheus lets one query read.",
-        ),
-        Alert(
-            "OomcastMemoryThrash", "warning", "memory", "symptom",
-            f"max {c.by('cgroup')} (rate({stalled}[{c.ago(300)}])) > {c.value('pressure')}\n"
-            f"and {c.on('cgroup')} sum {c.by('cgroup')} ({refaults}) > {c.value('refaults')}\n"
-            f"and {c.on('cgroup')} {SERVING}",
-            "{{ $labels.cgroup }} on <node> reads back what it just gave up",
-            "All processes of {{ $labels.cgroup }} on <node> stood still for want of memory for"
-            " {{ $value | humanizePercentage }} of the last five minutes, while pages that were reclaimed were read"
-            " back. Next: raise its limit, or take load off it, before it is killed.",
-            "Pressure alone may be one burst of reclaim; with refaults the working set does not fit.",
-            hold=c.limits["kv_hold"], keep=c.limits["keep_warning"],
-        ),
-        Alert(
-            "OomcastMajorFaults", "warning", "memory", "symptom",
-            f"{FAULTS} > {c.value('faults_least')}\n"
-            f"and {FAULTS} > {c.value('faults_factor')} * {usual}\n"
-            f"and {c.on('cgroup')} max {c.by('cgroup')} (rate({waits}[{c.ago(300)}])) > {c.value('faults_pressure')}\n"
-            f"and {c.on('cgroup')} (time() - {SERVING} > {c.value('load_grace')})",
-            "{{ $labels.cgroup }} on <node> has {{ $value | humanize }} major page faults a second",
-            "Major page faults of {{ $labels.cgroup }} on <node> are {{ $value | humanize }} a second, more than"
-            f" {c.limits['faults_factor']:g} times its usual, and somebody waits for them: mapped weights or caches do"
-            " not fit any more. Next: see on the board what took the memory.",
-            "Compared with its own day, as an absolute limit is noise on nodes that map weights; not while a model is"
-            " being mapped in.",
-            hold=c.limits["exhaustion_hold"], keep=c.limits["keep_warning"],
-        ),
-        Alert(
-            "OomcastAllocationGrowth", "warning", "memory", "forecast",
-            f"max {c.by('process')} ({growth}) > {c.value('allocation_growth')}",
-            "{{ $labels.process }} on <node> takes {{ $value | humanize1024 }}B a second and does not give it back",
-            "Memory that {{ $labels.process }} on <node> allocated and did not free has grown by"
-            f" {{{{ $value | humanize1024 }}}}B a second for {c.said('allocation_hold')}. Next: oomcast stacks on"
-            " the node names the code.",
-            "The kinds are layers, of which the fastest counts: what malloc takes it asks of the kernel. Five minutes"
-            " on average, as requests come and go. A cache that warms up grows too, and ends within half an hour.",
-            hold=c.limits["allocation_hold"], keep=c.limits["keep_warning"], board="forensics",
-        ),
     )  # fmt: skip

@@ -39,6 +39,8 @@ THRESHOLDS = (
     Threshold("exhaustion_sudden", 120, "seconds", "nobody acts within two minutes: a machine has to", _OWN),
     Threshold("exhaustion_hold", 300, "seconds", "an hour's warning can wait for the trend to last", _OWN),
     Threshold("load_grace", 900, "seconds", "an engine that loads its model rises, and may load so long", _OWN),
+    Threshold("plenty", 0.3, "ratio", "is left: a rise that has just begun is no trend while so much is", _OWN),
+    Threshold("plenty_hold", 120, "seconds", "for which it has to last there; what starts has started by then", _OWN),
     Threshold(
         "burst",
         0.05,
