@@ -52,7 +52,7 @@ test: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## run all t
 demo: setup setup-cc ## play the crash of an engine on long prompts, in a minute and a half (ARGS="--keep")
 	@PYTHONPATH=demo:tests $(BIN)/python -m incident $(ARGS)
 
-dashboards: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## draw every dashboard with real data, before and after a crash: five minutes
+dashboards: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## draw every dashboard with real data, before and after a crash: six minutes
 	@PYTHONPATH=demo:grafana:tests $(BIN)/python -m gallery $(ARGS)
 
 e2e: setup-dev setup-prometheus setup-cc ## play the incident at several nodes, from the first long prompt to the page, in two and a half minutes (OOMCAST_SEED=N)

@@ -10,19 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gallery.draw import Shot, asked, draw, empty, wrong
+from gallery.draw import Shot, asked, draw, empty, shrink, wrong
 from gallery.names import unknown
 from gallery.play import HURT, Played, played
 from gallery.without import reason, unneeded
 
 BOARDS = ("fleet", "node", "long-context", "forensics", "itself")
 _LOOKS = ((1600, "dark"), (1200, "light"))
+README = ("fleet-near", "node-near", "long-context-near", "forensics-crashed", "itself-near")
+"""Those that the README shows, of the larger width."""
+
 FOLDER = Path(__file__).parents[2] / "build" / "dashboards"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make dashboards", description=__doc__)
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pictures go (build/dashboards)")
+    parser.add_argument("--readme", action="store_true", help="also renew those of the README, in docs/pictures")
     parser.add_argument("--keep", action="store_true", help="let Prometheus run on until Enter is pressed")
     arguments = parser.parse_args()
     _say("a fleet lives through the incident: two and a half minutes")
@@ -36,6 +40,8 @@ def main() -> int:
             return 1
         (arguments.folder / "reports.json").write_text(json.dumps(reports, indent=1))
         _say(f"{len(shots)} pictures in {time.monotonic() - began:.0f} s in {arguments.folder}")
+        if arguments.readme:
+            shrink(arguments.folder, README)
         faults = [*_faults(shots, reports, play)]
         for fault in faults:
             _say(f"WRONG  {fault}")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 GRAFANA = Path(__file__).parents[1]
 BOARDS = GRAFANA / "dashboards"
+PICTURES = GRAFANA.parent / "docs" / "pictures" / "dashboards"
 _TOOL = GRAFANA / "pictures" / "shot.mjs"
 _SECONDS = 420.0
 _ERRORS = ("failures", "queryErrors", "panelErrors", "pageErrors", "blankPanels", "overlaps", "cutTitles")
@@ -58,6 +59,17 @@ def _asked(shot: Shot, folder: Path) -> dict[str, Any]:
         "var": dict(shot.variables),
         "expand": shot.expand,
     }
+
+
+def shrink(folder: Path, names: Sequence[str]) -> None:
+    """Puts pictures of 1600 pixels into docs/pictures/dashboards, with fewer colours: a third of the size."""
+    # For this alone, and only tests' packages have it.
+    from PIL import Image
+
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        with Image.open(folder / f"{name}-1600.png") as picture:
+            picture.convert("RGB").quantize(128).save(PICTURES / f"{name}.png", optimize=True)
 
 
 def wrong(report: Mapping[str, Any]) -> Iterator[str]:
