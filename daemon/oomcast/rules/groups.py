@@ -8,7 +8,8 @@ from oomcast.rules.rule import Alert, Group
 
 
 def groups(config: Config) -> tuple[Group, ...]:
-    return tuple(theme.group(config) for theme in (memory, gpu, engine, requests, kills, slo, itself))
+    themes = tuple(theme.group(config) for theme in (memory, gpu, engine, requests, kills))
+    return (*themes, *slo.groups(config), itself.group(config))
 
 
 def alerts(some: Sequence[Group]) -> Iterator[Alert]:

@@ -35,6 +35,8 @@ def _groups(groups: Sequence[Group], config: Config) -> Iterator[str]:
     yield "groups:"
     for group in groups:
         yield f"  - name: {group.name}"
+        if group.interval:
+            yield f"    interval: {duration(group.interval)}"
         yield "    rules:"
         for number, rule in enumerate(group.rules):
             if number:

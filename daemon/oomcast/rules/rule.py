@@ -52,7 +52,11 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Recordings first: what is recorded is seen by the alerts behind it in the same evaluation."""
+    """Recordings first: what is recorded is seen by the alerts behind it in the same evaluation.
+
+    interval: seconds between two evaluations, 0 for those of the server.
+    """
 
     name: str
     rules: tuple[Recording | Alert, ...]
+    interval: float = 0.0

@@ -19,12 +19,33 @@ def ratio(window: str) -> str:
     return f"engine:oomcast_slo_violations:ratio_rate{window}"
 
 
-def group(c: Config) -> Group:
-    return Group("oomcast-slo", (*(_recording(c, window) for window in WINDOWS), *_burn(c), _risk(c)))
+INTERVAL = 120.0
+"""Seconds between two samples of what long windows are made of: three days of each scrape would be 17,000 of each
+series, at every evaluation. Less than the five minutes for which a sample is looked back for."""
+
+
+def groups(c: Config) -> tuple[Group, Group]:
+    """What looks far back goes slowly; the page goes on what is new."""
+    page, ticket = _burn(c)
+    counters = (_counter(c, what) for what in ("requests", "violations", "predicted_violations"))
+    far = (_recording(c, window) for window in ("30m", "1h", "2h", "6h", "1d", "3d"))
+    slow = Group("oomcast-slo-long", (*counters, *far, ticket, _risk(c)), INTERVAL / c.limits.scale)
+    return slow, Group("oomcast-slo", (_recording(c, "5m"), page))
+
+
+def _counter(c: Config, what: str) -> Recording:
+    total = c.of(f"oomcast_slo_{what}_total")
+    why = "A counter again, with a sample now and then. The largest: while two daemons of a node overlap each counts."
+    return Recording(_sampled(what), f"max {c.by(*LABELS, 'source')} ({total})", why)
+
+
+def _sampled(what: str) -> str:
+    return f"engine:oomcast_slo_{what}:max"
 
 
 def _rate(c: Config, what: str, source: str, window: str) -> str:
-    total = c.of(f"oomcast_slo_{what}_total", f'source="{source}"')
+    matcher = f'source="{source}"'
+    total = c.of(f"oomcast_slo_{what}_total", matcher) if window == "5m" else f"{_sampled(what)}{{{matcher}}}"
     return f"sum {c.by(*LABELS)} (rate({total}[{c.ago(WINDOWS[window])}]))"
 
 
@@ -39,7 +60,7 @@ def _recording(c: Config, window: str) -> Recording:
 def _requests(c: Config, window: str) -> str:
     """Those that the ratio of the window is of."""
     by_source = (
-        f"sum {c.by(*LABELS)} (increase({c.of('oomcast_slo_requests_total', one)}[{c.ago(WINDOWS[window])}]))"
+        f"sum {c.by(*LABELS)} (increase({_sampled('requests')}{{{one}}}[{c.ago(WINDOWS[window])}]))"
         for one in ('source="requests"', 'source="histograms"')
     )
     return " > 0 or ".join(by_source)
@@ -66,23 +87,21 @@ def _burn(c: Config) -> tuple[Alert, ...]:
             summary, text.replace("PACE", "and the error budget of a month is gone within days"),
             "Two windows at once are neither late nor nervous, so no `for`. Only classes with an objective have"
             " series.",
-            keep=c.limits["keep"], board="long-context",
+            keep=c.limits["keep"], sample=INTERVAL, board="long-context",
         ),
         Alert(
             "OomcastSloBurn", "warning", "requests", "symptom",
             f"(\n{burns('2h', '1d', 'burn_ticket_fast')}\n)\nor\n(\n{burns('6h', '3d', 'burn_ticket_slow')}\n)",
             summary, text.replace("PACE", "more than the error budget of a month allows"),
             "A ticket, not a page. While a series is young all windows say the same; the page silences the ticket.",
-            keep=c.limits["keep_warning"], board="long-context",
+            keep=c.limits["keep_warning"], sample=INTERVAL, board="long-context",
         ),
     )  # fmt: skip
 
 
 def _risk(c: Config) -> Alert:
     def of(source: str) -> str:
-        predicted, requests = (
-            c.of(f"oomcast_slo_{one}_total", f'source="{source}"') for one in ("predicted_violations", "requests")
-        )
+        predicted, requests = (f'{_sampled(one)}{{source="{source}"}}' for one in ("predicted_violations", "requests"))
         asked, late = (f"sum {c.by(*LABELS)} (increase({one}[{c.ago(3600)}]))" for one in (requests, predicted))
         enough = f"({asked} >= {c.value('slo_least_requests')})"
         return f"{late} / {enough}\nand {c.on(*LABELS)} max {c.by(*LABELS)} ({requests}) >= {c.value('slo_measured')}"
