@@ -91,9 +91,10 @@ def _pool(c: Config) -> tuple[Alert, ...]:
     return (
         Alert(
             "OomcastKvExhaustion", "critical", "engine", "symptom",
-            full("exhaustion_sudden", "kv_usage_critical", "crash_prompt"), summary, text,
+            f"({full('exhaustion_sudden', 'kv_usage_critical', 'crash_prompt')})\n{_harmless(c)}", summary, text,
             "A full pool kills nothing by itself and every burst of load fills it: critical only while prompts of the"
-            " length that crashed are served, and when it lasts. A pool that is full does not rise any more and has no"
+            " length that crashed are served, when it lasts, somebody waits for it, and it is not full most of the day"
+            " at this engine. A pool that is full does not rise any more and has no"
             " time left to tell: that is the 0 of the second line.",
             hold=c.limits["kv_hold"], keep=c.limits["keep"], board="long-context",
         ),
@@ -125,6 +126,14 @@ def _pool(c: Config) -> tuple[Alert, ...]:
             hold=c.limits["config_hold"], keep=c.limits["keep_warning"], board="long-context",
         ),
     )  # fmt: skip
+
+
+def _harmless(c: Config) -> str:
+    """A pool that nobody waits for, or that is as full as it always is."""
+    waiting = f"sum {c.by('engine')} ({c.of('oomcast_engine_requests_waiting')})"
+    past = f"{c.of('oomcast_kv_cache_usage_ratio')}[{c.span('hit_rate_window')}] offset {c.ago(1800)}"
+    usual = f"max {c.by('engine')} (quantile_over_time(0.5, {past}))"
+    return f"unless {c.on('engine')} {waiting} == 0\nunless {c.on('engine')} {usual} > {c.value('kv_usage_critical')}"
 
 
 def _states(c: Config) -> tuple[Alert, ...]:
