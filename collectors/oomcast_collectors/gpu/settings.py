@@ -32,7 +32,7 @@ class GpuSettings(CollectorSettings):
         None, description="GPUs that this machine should have; by default those that the kernel's driver knows"
     )
     load_grace: Annotated[float, Field(ge=0, le=3600)] = Field(
-        600.0,
+        900.0,
         description="seconds for which a process that has come, or a GPU that was empty, may load without a forecast;"
         " it ends early when memory stands still for a minute",
     )
