@@ -63,6 +63,7 @@ def test_a_threshold_of_ones_own_is_in_the_rule_and_in_its_text() -> None:
 
 def test_the_last_of_two_values_counts() -> None:
     assert alert("OomcastDown", "critical", "--set", "down=90", "--set", "down=120")["for"] == "2m"
+    assert alert("OomcastDown", "critical", "--set", "down=1m30s")["for"] == "1m30s"
 
 
 def test_a_scale_divides_durations_and_leaves_texts() -> None:
@@ -124,6 +125,7 @@ def test_addresses_of_ones_own() -> None:
 REFUSED = {
     ("--set", "speed=1"): "no threshold is called 'speed'; known are: healthy_memory, ",
     ("--set", "down"): "argument --set: 'down' should be NAME=NUMBER",
+    ("--set", "down=1m30"): "argument --set: 'down=1m30' should be NAME=NUMBER",
     ("--set", "down=soon"): "argument --set: 'down=soon' should be NAME=NUMBER",
     ("--set", "down=0"): "down should be above 0, not 0",
     ("--set", "down=nan"): "down should be above 0, not nan",

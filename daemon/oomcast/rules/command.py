@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 
 from oomcast.rules import render
@@ -10,6 +11,7 @@ from oomcast.rules.groups import groups
 from oomcast.rules.thresholds import THRESHOLDS, Limits
 
 _EXIT_USAGE = 2
+_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
 
 
 def define(command: argparse.ArgumentParser) -> None:
@@ -22,7 +24,7 @@ def define(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     command.add_argument(
         "--set", dest="own", type=_pair, action="append", default=[], metavar="NAME=VALUE",
-        help="another value for a threshold, in the unit of the table; may be given several times",
+        help="another value for a threshold, in the unit of the table or as 1h30m; may be given several times",
     )  # fmt: skip
     command.add_argument("--job", default=JOB, metavar="REGEX", help=f"what oomcast's jobs are called (default {JOB})")
     command.add_argument("--match", default="", metavar="MATCHERS", help="matchers for every selector: 'env=\"prod\"'")
@@ -74,4 +76,7 @@ def _pair(text: str) -> tuple[str, float]:
     try:
         return name, float(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} should be NAME=NUMBER") from None
+        parts = re.findall(r"(\d+)(d|h|m|s)", value)
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            raise argparse.ArgumentTypeError(f"{text!r} should be NAME=NUMBER") from None
+    return name, float(sum(int(number) * _SECONDS[unit] for number, unit in parts))
