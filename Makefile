@@ -46,7 +46,7 @@ run: setup ## run the daemon in the foreground; Ctrl-C ends it
 # Most of the time tests wait, so more of them run at once than there are cores; but for those that measure.
 test: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## run all tests
 	@if [ -n '$(subst ','\'',$(ARGS))' ]; then exec $(BIN)/python -m pytest $(ARGS); fi; \
-	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadgroup -m 'not alone' && others=0 || others=1; \
+	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile -m 'not alone' && others=0 || others=1; \
 	$(BIN)/python -m pytest -m alone && exit $$others
 
 demo: setup setup-cc ## play the crash of an engine on long prompts, in a minute and a half (ARGS="--keep")

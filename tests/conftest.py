@@ -59,14 +59,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several run at once a file is one process's; all that follow programs by name are the same one's."""
-    probing = {item.path for item in items if any("ebpf" in mark.args for mark in item.iter_markers("needs"))}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("ebpf" if item.path in probing else item.nodeid.partition("::")[0]))
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for mark in item.iter_markers("needs"):
         for name in mark.args:

@@ -1,7 +1,7 @@
 """What a program asks of CUDA's unified memory, on a stand-in for the driver's library that says what it was asked."""
 
+from collectors.ebpf.followed import program
 from collectors.ebpf.live import Live
-from ebpf_lab.lab import Target, build
 from oomcast_collectors.ebpf import metrics
 from requires import needs
 
@@ -16,13 +16,13 @@ def values(live: Live, name: str) -> list[float | None]:
 
 def test_prefetches_and_managed_memory() -> None:
     with (
-        Target(build("cuda")) as target,
-        Target(build("leak")) as other,
-        Live(["unified_memory"], {"processes": ["cuda", "leak"]}) as live,
+        program("cuda") as (cuda, target),
+        program("leak") as (leak, other),
+        Live(["unified_memory"], {"processes": [cuda, leak]}) as live,
     ):
         live.targets(2)
         live.settle()
-        assert values(live, "cuda") == [0, 0, 0]
+        assert values(live, cuda) == [0, 0, 0]
         assert live.value(metrics.PROBE_POINTS.name, "unified_memory") == 4
         while (said := target.step())["phase"] != "managed":
             pass
@@ -30,10 +30,10 @@ def test_prefetches_and_managed_memory() -> None:
         # The call that failed gave nothing.
         assert (said["allocs"], said["failures"]) == (2, 1)
         expected = [said["prefetches"]["calls"], said["prefetches"]["bytes"], said["bytes"]]
-        assert values(live, "cuda") == expected
-        assert values(live, "leak") == [None, None, None]
+        assert values(live, cuda) == expected
+        assert values(live, leak) == [None, None, None]
         target.stop()
         other.stop()
         live.targets(0)
-        assert values(live, "cuda") == expected
+        assert values(live, cuda) == expected
         assert live.value(metrics.PROBE_LOST.name, "unified_memory", "counts") == 0
