@@ -55,7 +55,7 @@ def _play(arguments: argparse.Namespace, parts: ExitStack) -> int:
     settings = _settings(node.url, directory / "requests", arguments.load_grace)
     url = parts.enter_context(daemon(directory, settings, driver.environment))
     has_prometheus = not arguments.no_prometheus and shutil.which("prometheus") is not None
-    server = parts.enter_context(prometheus(directory, url)) if has_prometheus else ""
+    server = parts.enter_context(prometheus(directory, url, arguments.speed)) if has_prometheus else ""
     _say(f"oomcast    {url}   its metrics: {url}/metrics")
     _say(f"prometheus {server or 'not running: ' + _why(arguments)}")
     _say(f"engine     {node.url}   {MODEL} on an 80 GB GPU, simulated, at {arguments.speed:g} times its speed")

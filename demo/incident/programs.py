@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-RULES = Path(__file__).parents[2] / "alerts" / "oomcast.rules.yml"
 _START_SECONDS = 30.0
 _END_SECONDS = 10.0
 
@@ -56,11 +55,14 @@ def daemon(directory: Path, settings: Mapping[str, object], environment: Mapping
 
 
 @contextmanager
-def prometheus(directory: Path, target: str) -> Iterator[str]:
-    """The same of Prometheus, with the alert rules as they are shipped; it scrapes the daemon each second."""
+def prometheus(directory: Path, target: str, speed: float) -> Iterator[str]:
+    """The same of Prometheus, with the rules that are shipped, in the time of the play; it scrapes each second."""
+    rules = directory / "oomcast.rules.yml"
+    printed = [sys.executable, "-m", "oomcast", "rules", "--scale", str(speed)]
+    rules.write_bytes(subprocess.run(printed, check=True, capture_output=True, timeout=_START_SECONDS).stdout)
     address = f"127.0.0.1:{free_port()}"
     config = directory / "prometheus.yml"
-    config.write_text(_PROMETHEUS.format(rules=RULES, target=target.removeprefix("http://")))
+    config.write_text(_PROMETHEUS.format(rules=rules, target=target.removeprefix("http://")))
     storage = f"--storage.tsdb.path={directory / 'prometheus'}"
     command = ["prometheus", f"--config.file={config}", storage, f"--web.listen-address={address}"]
     with _running(command, directory / "prometheus.log", f"http://{address}/-/ready", {}):
