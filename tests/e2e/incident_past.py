@@ -82,7 +82,7 @@ class Past(NamedTuple):
 
 def play(directory: Path) -> Past:
     """All of it, in two minutes. Says what it plays, so that it can be played again."""
-    print(f"factor {FACTOR:g}, OOMCAST_SEED={SEED}, seeds {SEEDS}")  # noqa: T201
+    print(f"factor {FACTOR:g}, OOMCAST_SEED={SEED}, seeds {SEEDS}")  # noqa: T201 - to play it again
     specs = [
         drawn(name, seed, load_grace=GRACE, hit_window=HIT_WINDOW) for name, seed in zip(POSITIVE, SEEDS, strict=True)
     ]
@@ -100,7 +100,7 @@ def play(directory: Path) -> Past:
         hurt = [nodes[name] for name in POSITIVE]
         while time.monotonic() < began + MOST and not over(hurt, [watch.messages for watch in watches.values()]):
             time.sleep(0.5)
-        print(f"over after {time.monotonic() - began:.0f} s of {MOST:.0f}")  # noqa: T201
+        print(f"over after {time.monotonic() - began:.0f} s of {MOST:.0f}")  # noqa: T201 - what was measured
         for node in nodes.values():
             assert node.log.read_text() == ""
         return Past(

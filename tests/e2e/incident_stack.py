@@ -69,7 +69,7 @@ def _scale(route: dict[str, object], factor: float) -> None:
 
 def seconds(duration: str) -> float:
     """Of a duration with one unit, as the file has them."""
-    number, unit = re.fullmatch(r"(\d+)([smhd])", duration).groups()  # type: ignore[union-attr]
+    number, unit = re.fullmatch(r"(\d+)([smhd])", duration).groups()  # type: ignore[union-attr]  # the durations are ours
     return float(number) * _SECONDS[unit]
 
 
