@@ -3,14 +3,14 @@
 
 MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
-SCRIPTS := scripts/setup scripts/apt-install scripts/fetch-prometheus scripts/build-pictures scripts/secrets .ci/run
+SCRIPTS := $(shell git ls-files scripts .ci | xargs grep -l '^\#!/usr/bin/env bash') scripts/venv.sh
 # From the environment PYTHON is only a fallback, see scripts/setup.
 ifeq ($(origin PYTHON),command line)
 SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-engines run test demo dashboards test-vm test-engines generate lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-deploy setup-engines run test demo dashboards test-vm test-engines test-deploy generate lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -36,6 +36,9 @@ setup-vm:
 
 setup-pictures:
 	@scripts/setup pictures || echo "setup: going on without pictures of the dashboards" >&2
+
+setup-deploy:
+	@scripts/setup deploy || echo "setup: going on without what units, images and charts are checked with" >&2
 
 setup-engines:
 	@scripts/setup engines || echo "setup: going on without an inference engine" >&2
@@ -64,13 +67,16 @@ test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual
 test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time
 	@$(BIN)/python -m pytest tests/engines $(ARGS)
 
+test-deploy: setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-deploy ## check and try the unit, the package, the image and the chart: 0.9 GB, some 5 minutes
+	@$(BIN)/python -m pytest -rP -n $$(nproc) --dist loadfile tests/deploy $(ARGS)
+
 generate: setup ## write the rules, the dashboards and their documentation anew, from the tables
 	@PYTHONPATH=grafana $(BIN)/python scripts/generate.py
 
-lint: setup-dev ## check style: ruff, and shellcheck where it is installed
+lint: setup-dev ## check style: ruff and shellcheck
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
+	@$(BIN)/shellcheck -x $(SCRIPTS)
 
 format: setup-dev ## format the code, and fix what ruff can fix
 	@$(BIN)/ruff check --fix .

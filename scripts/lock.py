@@ -29,7 +29,7 @@ def main() -> int:
 
 
 def resolve(wanted: Sequence[str], python: str, pins: dict[str, str]) -> dict[str, str]:
-    """Versions by name of what `wanted` and the group dev install, given `pins`.
+    """Versions by name of what `wanted` and the group deploy, the largest, install, given `pins`.
 
     Raises CalledProcessError, after pip has said why, where there is no wheel or no solution.
     """
@@ -38,7 +38,7 @@ def resolve(wanted: Sequence[str], python: str, pins: dict[str, str]) -> dict[st
         constraints.flush()
         options = ["--dry-run", "--ignore-installed", "-qq", "--disable-pip-version-check", "--report=-"]
         target = ["--only-binary=:all:", f"--python-version={python}", f"--constraint={constraints.name}"]
-        command = [sys.executable, "-m", "pip", "install", *options, *target, "--group=dev", *wanted]
+        command = [sys.executable, "-m", "pip", "install", *options, *target, "--group=deploy", *wanted]
         report = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     found = (item["metadata"] for item in json.loads(report)["install"])
     return {item["name"].lower().replace("_", "-"): item["version"] for item in found}

@@ -218,6 +218,33 @@ def _netns() -> str | None:
     return None if done.returncode == 0 else f"no network namespace can be made: {done.stderr.strip()[-200:]}"
 
 
+def _helm() -> str | None:
+    absent = [name for name in ("helm", "kubectl") if not (cache() / "helm" / name).exists()]
+    if absent:
+        return f"no {' and no '.join(absent)} in {cache() / 'helm'}: scripts/setup deploy fetches them"
+    return _python_commands("check-jsonschema", "kubernetes-validate", "hadolint")
+
+
+def _debian() -> str | None:
+    if os.geteuid() != 0:
+        return "booting a Debian in a container takes root"
+    absent = _commands("systemd-nspawn", "systemd-analyze")
+    if absent:
+        return absent
+    # Written last, so what is half unpacked is not there.
+    unpacked = all((cache() / "debian" / f"{name}.from").exists() for name in ("base", "node"))
+    return None if unpacked else f"no small Debians in {cache() / 'debian'}: scripts/setup deploy makes them"
+
+
+def _buildah() -> str | None:
+    return _commands("buildah") or _python_commands("hadolint")
+
+
+def _python_commands(*names: str) -> str | None:
+    absent = [name for name in names if not Path(sys.executable).with_name(name).exists()]
+    return f"not in the environment: {', '.join(absent)} (scripts/setup deploy)" if absent else None
+
+
 def _commands(*names: str) -> str | None:
     absent = [name for name in names if shutil.which(name) is None]
     return f"not on the PATH: {', '.join(absent)}" if absent else None
@@ -250,6 +277,9 @@ PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(
         "cc": _cc,
         "rustc": _rustc,
         "netns": _netns,
+        "helm": _helm,
+        "debian": _debian,
+        "buildah": _buildah,
     }
 )
 
