@@ -5,6 +5,7 @@ needs is added. Names and versions only, so that the file serves whatever index 
 """
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,7 +42,7 @@ def resolve(wanted: Sequence[str], python: str, pins: dict[str, str]) -> dict[st
         command = [sys.executable, "-m", "pip", "install", *options, *target, "--group=deploy", *wanted]
         report = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     found = (item["metadata"] for item in json.loads(report)["install"])
-    return {item["name"].lower().replace("_", "-"): item["version"] for item in found}
+    return {re.sub(r"[-_.]+", "-", item["name"].lower()): item["version"] for item in found}
 
 
 if __name__ == "__main__":

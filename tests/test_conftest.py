@@ -76,7 +76,7 @@ def test_a_test_that_finds_out_half_way(suite: Suite) -> None:
 
 
 def test_an_unknown_name_is_an_error(suite: Suite) -> None:
-    known = "known are: cgroup, kmsg, prometheus, ebpf, vm, engines, pictures, cc, rustc, netns"
+    known = "known are: cgroup, kmsg, prometheus, ebpf, vm, engines, pictures, cc, rustc, netns, helm, debian, buildah"
     status, lines = suite.run(WANTS_PROMETHEUS, OOMCAST_REQUIRE="cgruop")
     assert status == pytest.ExitCode.USAGE_ERROR
     assert lines[-1] == f"ERROR: unknown requirement 'cgruop', {known}"
