@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +17,8 @@ from requires import VIRTIOFSD
 from vm.initramfs import initramfs
 
 INIT = Path(__file__).with_name("init.sh")
-MEMORY_MIB = 640
+START = "start"
+"""The file in `shared` that runs the command and then ends the machine, for a shell that is root."""
 SWAP_MIB = 256
 CPUS = 2
 
@@ -26,7 +28,7 @@ cd {shared}
 {command} >output 2>&1 </dev/null
 echo $? >status
 sync
-busybox poweroff -f
+busybox poweroff -f || systemctl poweroff --force --force
 """
 
 
@@ -34,25 +36,46 @@ class MachineError(Exception):
     """The machine did not start, or did not end in time; with the end of what it said."""
 
 
-def run(kernel: Path, shared: Path, command: Sequence[str], environment: Mapping[str, str], seconds: float) -> None:
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """What the machine is made of. root: the directory that it sees as /, below a layer of memory.
+
+    files: a directory below `shared` whose files are laid over it. init: the program that becomes process 1; it has to
+    see to it that START runs in the end. Without one the command is all that runs. memory: MiB.
+    """
+
+    root: Path = Path("/")
+    files: Path | None = None
+    init: str = ""
+    memory: int = 640
+
+
+def run(
+    kernel: Path,
+    shared: Path,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+    guest: Guest = Guest(),
+) -> None:
     """Starts the machine, runs the command as root in it, with `shared` read-write at the same path, and ends it.
 
     What the command writes is shared/output. Raises MachineError where it did not succeed within `seconds`.
     """
     variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
     start = _START.format(environment=variables, shared=shlex.quote(str(shared)), command=shlex.join(command))
-    (shared / "start").write_text(start)
+    (shared / START).write_text(start)
     (shared / "status").unlink(missing_ok=True)
     console = shared / "console"
     with TemporaryDirectory(prefix="oomcast-vm-") as temporary, ExitStack() as running:
         work = Path(temporary)
-        (work / "initrd").write_bytes(_first_files(kernel, shared))
+        (work / "initrd").write_bytes(_first_files(kernel, shared, guest))
         with (work / "swap").open("wb") as swap:
             swap.truncate(SWAP_MIB << 20)
-        for name, directory in (("host", Path("/")), ("shared", shared)):
+        for name, directory in (("host", guest.root), ("shared", shared)):
             running.enter_context(_serving(directory, work / name, shared / f"virtiofsd-{name}"))
         with console.open("wb") as out:
-            machine = running.enter_context(_process(_qemu(kernel, work), out.fileno()))
+            machine = running.enter_context(_process(_qemu(kernel, work, guest.memory), out.fileno()))
         try:
             machine.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -62,18 +85,22 @@ def run(kernel: Path, shared: Path, command: Sequence[str], environment: Mapping
         raise MachineError(f"exit code {machine.returncode} of the machine\n{_said(shared)}")
 
 
-def _first_files(kernel: Path, shared: Path) -> bytes:
+def _first_files(kernel: Path, shared: Path, guest: Guest) -> bytes:
     busybox = shutil.which("busybox")
     assert busybox is not None
-    return initramfs(kernel, Path(busybox), INIT.read_text().replace("%SHARED%", shlex.quote(str(shared))))
+    files = str(guest.files.relative_to(shared)) if guest.files else ""
+    script = INIT.read_text()
+    for name, value in (("SHARED", str(shared)), ("FILES", files), ("INIT", guest.init), ("START", START)):
+        script = script.replace(f"%{name}%", shlex.quote(value))
+    return initramfs(kernel, Path(busybox), script)
 
 
-def _qemu(kernel: Path, work: Path) -> list[str]:
+def _qemu(kernel: Path, work: Path, memory: int) -> list[str]:
     (image,) = (kernel / "boot").glob("vmlinuz-*")
     command = ["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(CPUS)]
-    command += ["-m", str(MEMORY_MIB), "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio"]
+    command += ["-m", str(memory), "-nodefaults", "-no-user-config", "-no-reboot", "-nographic", "-serial", "stdio"]
     # virtiofsd reaches into the guest's memory.
-    command += ["-object", f"memory-backend-memfd,id=memory,size={MEMORY_MIB}M,share=on", "-numa", "node,memdev=memory"]
+    command += ["-object", f"memory-backend-memfd,id=memory,size={memory}M,share=on", "-numa", "node,memdev=memory"]
     for name in ("host", "shared"):
         command += ["-chardev", f"socket,id={name},path={work / name}"]
         command += ["-device", f"vhost-user-fs-pci,chardev={name},tag={name}"]
