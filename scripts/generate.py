@@ -1,4 +1,5 @@
-"""Writes alerts/, grafana/dashboards and the tables of docs/alerts.md; --check says what is stale, and ends with 1.
+"""Writes alerts/, grafana/dashboards, their copies in the Helm chart and the tables of docs/alerts.md; --check says what
+is stale, and ends with 1.
 
 make generate runs it: it needs grafana/ on the path.
 """
@@ -14,6 +15,9 @@ from oomcast.rules.config import Config
 from oomcast.rules.groups import groups
 
 ROOT = Path(__file__).parents[1]
+CHART = ROOT / "deploy" / "helm" / "oomcast" / "files"
+"""A chart cannot read outside of its own folder."""
+
 _BEGIN, _END = "<!-- begin: oomcast rules --format markdown -->\n", "<!-- end -->\n"
 
 
@@ -34,9 +38,13 @@ def files() -> Iterator[tuple[Path, str]]:
     """Each generated file and what it should hold."""
     config = Config()
     every = groups(config)
-    yield ROOT / "alerts" / "oomcast.rules.yml", render.prometheus(every, config)
+    rules = render.prometheus(every, config)
+    yield ROOT / "alerts" / "oomcast.rules.yml", rules
+    yield CHART / "oomcast.rules.yml", rules
     yield ROOT / "alerts" / "prometheusrule.yaml", render.operator(every, config)
-    yield from boards(config)
+    for path, text in boards(config):
+        yield path, text
+        yield CHART / "dashboards" / path.name, text
     document = ROOT / "docs" / "alerts.md"
     before, _, rest = document.read_text().partition(_BEGIN)
     yield document, before + _BEGIN + render.markdown(every) + _END + rest.partition(_END)[2]
