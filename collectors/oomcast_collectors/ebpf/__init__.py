@@ -3,13 +3,16 @@
 They are held by a child process, as BCC is large and could take the daemon down with it. Off unless switched on.
 """
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from oomcast.contract import CollectorSpec, Context, Event, Facts, NotPresent, Tried
 from oomcast.metric import Sample
 from oomcast_collectors.ebpf import metrics
+from oomcast_collectors.ebpf.description import DescriptionError, read
 from oomcast_collectors.ebpf.machine import missing
+from oomcast_collectors.ebpf.privileges import lacking_for_programs
 from oomcast_collectors.ebpf.question import ask
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.supervisor import Supervisor
@@ -35,14 +38,22 @@ class EbpfCollector:
         self._context = context
         self._created = context.clock.time()
         self._supervisor: Supervisor | None = None
+        self._lacking = ""
         self._resident = metrics.CHILD_RESIDENT.series()
         self._starts = metrics.CHILD_STARTS.series()
 
     def start(self) -> None:
         if missing():
             return
-        context = self._context
-        told = order(self._settings, context)
+        settings, context = self._settings, self._context
+        refused = _for_programs(settings)
+        lacking = lacking_for_programs() if refused else ""
+        if lacking and refused == settings.probes:
+            self._lacking = f"{', '.join(refused)}: {lacking}"
+            return
+        if lacking:
+            context.log.warning("not loaded: %s: %s", ", ".join(refused), lacking)
+        told = order(settings, context)
         self._supervisor = Supervisor(told, context.clock, context.log, self._push)
         self._supervisor.start()
 
@@ -54,7 +65,7 @@ class EbpfCollector:
         """Raises NotPresent where there can be no programs in the kernel, EbpfError while there is no child to tell."""
         supervisor = self._supervisor
         if supervisor is None:
-            raise NotPresent(missing() or "the collector is stopped")
+            raise NotPresent(missing() or self._lacking or "the collector is stopped")
         # The first report takes as long as the compiler does.
         reported = supervisor.wait(_PATIENCE)
         if supervisor.absent:
@@ -73,6 +84,16 @@ class EbpfCollector:
 
     def _push(self, event: Event) -> None:
         self._context.push(Facts(events=[event]))
+
+
+def _for_programs(settings: EbpfSettings) -> tuple[str, ...]:
+    """The probes that go into functions of programs; what cannot be read is for the child to tell of."""
+    found = []
+    for name in settings.probes:
+        with contextlib.suppress(DescriptionError):
+            if read(name, settings.folder)[0].uprobes:
+                found.append(name)
+    return tuple(found)
 
 
 def order(settings: EbpfSettings, context: Context, *, check: bool = False) -> Order:

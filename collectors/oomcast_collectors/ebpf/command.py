@@ -9,6 +9,7 @@ from pathlib import Path
 from oomcast.clock import SystemClock
 from oomcast.contract import CollectorSettings
 from oomcast_collectors.ebpf.machine import missing
+from oomcast_collectors.ebpf.privileges import lacking_for_programs
 from oomcast_collectors.ebpf.question import ask
 from oomcast_collectors.ebpf.settings import SHIPPED_PAIRS, EbpfSettings, Pair
 from oomcast_collectors.ebpf.wire import Absent, Failed, Log, Order, Stack, Wanted
@@ -44,7 +45,7 @@ def run(arguments: argparse.Namespace, configured: CollectorSettings) -> int:
     settings = _settings(arguments.kind, configured.allocations.pairs)
     if settings is None:
         return _complain(f"{arguments.kind} is neither libc, mmap, brk nor a pair that is known", _WRONG)
-    if reason := missing():
+    if reason := missing() or lacking_for_programs():
         return _complain(reason, _FAILED)
     wanted = Wanted(arguments.pid, arguments.kind, arguments.seconds, arguments.top)
     stacks: list[Stack] = []

@@ -4,15 +4,17 @@ import platform
 import sys
 from pathlib import Path
 
-_CAP_SYS_PTRACE, _CAP_SYS_ADMIN = 19, 21
+from oomcast_collectors.ebpf.privileges import lacking_for_kernel, release
+
 _OLDEST = (5, 8)
 """The first kernel with ring buffers."""
 
 
 def missing() -> str:
     """Why there can be no programs in the kernel here, and how that is mended; "" if there can."""
-    for reason in (_machine(), _kernel(), _privilege(), _namespace(), _bcc()):
-        if reason:
+    # In this order: what comes later is tried by system calls of the right machine.
+    for look in (_machine, _kernel, lacking_for_kernel, _namespace, _bcc):
+        if reason := look():
             return reason
     return ""
 
@@ -33,22 +35,7 @@ def _machine() -> str:
 
 
 def _kernel() -> str:
-    release = platform.release()
-    numbers = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
-    return "" if numbers >= _OLDEST else f"kernel {release} has no ring buffers, 5.8 has"
-
-
-def _privilege() -> str:
-    capabilities = _status("CapEff")
-    if not capabilities:
-        return ""
-    held = int(capabilities, 16)
-    lacking = [
-        name
-        for name, bit in (("CAP_SYS_ADMIN", _CAP_SYS_ADMIN), ("CAP_SYS_PTRACE", _CAP_SYS_PTRACE))
-        if not held >> bit & 1
-    ]
-    return f"the daemon lacks {' and '.join(lacking)}: run it as root" if lacking else ""
+    return "" if release() >= _OLDEST else f"kernel {platform.release()} has no ring buffers, 5.8 has"
 
 
 def _namespace() -> str:
@@ -62,11 +49,3 @@ def _namespace() -> str:
 
 def _bcc() -> str:
     return "" if find() else "BCC is not installed (Debian, Ubuntu: apt-get install python3-bpfcc)"
-
-
-def _status(name: str) -> str:
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(f"{name}:")), "")

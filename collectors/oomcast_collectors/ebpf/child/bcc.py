@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import importlib.util
 import os
 import signal
@@ -12,19 +13,27 @@ from typing import Any
 
 from oomcast.contract import NotPresent
 from oomcast_collectors.ebpf.machine import find
+from oomcast_collectors.ebpf.privileges import TRACEFS, Tracefs, release, tracefs
 
 HEADERS = Path(__file__).parent.parent / "headers"
 """Just enough of the kernel's headers to compile programs that trace user space: types and the registers."""
 
-TRACEFS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE = 0x4000 | 0x40000
 _LONGEST = 60
 """Seconds in which a program is compiled."""
 
 
+_LOCKED_MEMORY = (5, 11)
+"""The first kernel whose tables are no locked memory; BCC raises the limit itself where it may."""
+
+
 class EbpfError(Exception):
     """Something with eBPF did not work; the text says what."""
+
+
+class NotPermitted(EbpfError):
+    """The kernel does not let this process; it will not let the next one either."""
 
 
 class Bcc:
@@ -45,12 +54,12 @@ class Bcc:
 
     def compile(self, text: str) -> Any:
         """A BPF object. Raises EbpfError with the end of what the compiler or the verifier said."""
-        with _captured() as said:
+        with captured() as said:
             try:
                 # Its warnings are about its own headers.
                 return self.BPF(text=text, cflags=["-w"])
             except Exception as error:
-                raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
+                raise _failure(f"{error}: {said()[-500:]}".strip(": ")) from error
 
     def try_out(self, text: str) -> None:
         """Compiles it in a process that may die of it: some errors end the compiler's process, and some texts keep it
@@ -67,16 +76,25 @@ class Bcc:
 
     def load(self, bpf: Any, function: str, kind: int, attach_type: int = -1) -> int:
         """The descriptor of a loaded program. Raises EbpfError."""
-        with _captured() as said:
+        with captured() as said:
             try:
                 return int(bpf.load_func(function.encode(), kind, None, attach_type).fd)
             except Exception as error:
-                raise EbpfError(f"{error}: {said()[-500:]}".strip(": ")) from error
+                raise _failure(f"{error}: {said()[-500:]}".strip(": ")) from error
 
     def tidy(self) -> None:
         """Gives back what compiling took and nobody needs any more, a fifth of this process."""
         self.lib.bcc_free_memory()
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _failure(text: str) -> EbpfError:
+    """By what the kernel said: EPERM, while EACCES is what it says of a program that it finds no good."""
+    if os.strerror(errno.EPERM) not in text:
+        return EbpfError(text)
+    if release() < _LOCKED_MEMORY:
+        text += " (before kernel 5.11 tables are locked memory: LimitMEMLOCK=infinity, or CAP_SYS_RESOURCE)"
+    return NotPermitted(text)
 
 
 def _module() -> Any:
@@ -100,13 +118,13 @@ def _module() -> Any:
 
 def _private_tracefs() -> None:
     """Mounts tracefs where only this process sees it, if it is nowhere: tracepoints are looked up in it."""
-    if any(Path(path, "events").exists() for path in TRACEFS):
+    if tracefs() is not Tracefs.ABSENT:
         return
     libc = ctypes.CDLL(None, use_errno=True)
     calls: tuple[Callable[[], int], ...] = (
         lambda: libc.unshare(_CLONE_NEWNS),
         lambda: libc.mount(None, b"/", None, _MS_REC_PRIVATE, None),
-        lambda: libc.mount(b"tracefs", TRACEFS[0].encode(), b"tracefs", 0, None),
+        lambda: libc.mount(b"tracefs", TRACEFS.encode(), b"tracefs", 0, None),
     )
     for call in calls:
         if call():
@@ -114,7 +132,7 @@ def _private_tracefs() -> None:
             raise OSError(number, f"tracefs cannot be mounted: {os.strerror(number)}")
 
 
-class _captured:
+class captured:
     """What C code writes to the standard error meanwhile, as BCC's compiler says there what is wrong."""
 
     def __enter__(self) -> Callable[[], str]:

@@ -11,7 +11,7 @@ from oomcast.contract import NotPresent, Roots
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.allocations.part import AllocationsPart
 from oomcast_collectors.ebpf.child.attacher import Attacher
-from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError
+from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError, NotPermitted
 from oomcast_collectors.ebpf.child.events import Events
 from oomcast_collectors.ebpf.child.follow import Follower
 from oomcast_collectors.ebpf.child.outlet import Outlet, Stop
@@ -55,7 +55,10 @@ class Loop:
             *(bcc, settings, self._clock, self._log, order.proc, self._events),
             *(self._targets, self._attacher, self._symbols, outlet.send),
         )
-        self._follower = Follower(bcc, self._targets, self._events)
+        try:
+            self._follower = Follower(bcc, self._targets, self._events)
+        except NotPermitted as error:
+            raise NotPresent(str(error)) from error
         self._probes = Probes(tools)
         self._scan_due = self._report_due = 0.0
 

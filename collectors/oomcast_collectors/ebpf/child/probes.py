@@ -11,7 +11,12 @@ from oomcast_collectors.ebpf.child.part import Maker, Part, Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.child.shipped import SHIPPED, Shipped
 from oomcast_collectors.ebpf.description import DescriptionError, is_shipped, read
+from oomcast_collectors.ebpf.privileges import lacking_for_programs
 from oomcast_collectors.ebpf.wire import Row
+
+
+class Lacking(EbpfError):
+    """The daemon lacks a privilege for it, and has said so itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +28,8 @@ class _Loaded:
 def load(name: str, tools: Tools) -> tuple[Program, Maker]:
     """Compiles and loads one probe, attached to nothing. Raises DescriptionError or EbpfError."""
     description, text = read(name, tools.settings.folder)
+    if description.uprobes and (lacking := lacking_for_programs()):
+        raise Lacking(lacking)
     shipped = SHIPPED.get(name, Shipped(GenericPart))
     if shipped.adapt is not None:
         description, text, constants = shipped.adapt(description, text, tools.settings)
@@ -95,7 +102,8 @@ class Probes:
 
     def _failed(self, name: str, error: Exception) -> None:
         self._failures[name] += 1
-        self._log.error("the probe %s is not loaded: %s", name, error)
+        if not isinstance(error, Lacking):
+            self._log.error("the probe %s is not loaded: %s", name, error)
 
     def _each(self, call: Callable[[Part], None]) -> None:
         for name, loaded in tuple(self._loaded.items()):

@@ -1,12 +1,14 @@
 """One probe's program in the kernel: compiled, loaded, attached, and taken out again."""
 
 import ctypes
+import errno
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError, table_items
+from oomcast_collectors.ebpf.child.bcc import Bcc, EbpfError, NotPermitted, captured, table_items
 from oomcast_collectors.ebpf.child.uprobes import ATTACH_TYPE, Uprobes
-from oomcast_collectors.ebpf.description import Description, Uprobe
+from oomcast_collectors.ebpf.description import Description, Tracepoint, Uprobe
 
 _KPROBE, _TRACEPOINT = 2, 5  # BPF_PROG_TYPE_*
 
@@ -67,18 +69,11 @@ class Program:
         for point in self.description.tracepoints:
             if point.event in self._tracepoints:
                 continue
-            category, event = point.event.split(":")
             try:
-                function = self._function(point.function, _TRACEPOINT)
-                fd = self._bcc.lib.bpf_attach_tracepoint(function, category.encode(), event.encode())
+                self._tracepoints[point.event] = self._attach_tracepoint(point)
             except EbpfError:
-                if point.optional:
-                    continue
-                raise
-            if fd >= 0:
-                self._tracepoints[point.event] = fd
-            elif not point.optional:
-                raise EbpfError(f"tracepoint {point.event} cannot be attached; this kernel may not have it")
+                if not point.optional:
+                    raise
 
     def attach(self, pid: int, path: str, offset: int, shift: int, probe: Uprobe) -> list[int]:
         """Attaches to one place of one process; the descriptors, for detach(). Raises EbpfError, with nothing left."""
@@ -112,6 +107,19 @@ class Program:
             attach_type = ATTACH_TYPE if kind == _KPROBE else -1
             self._functions[name, kind] = self._bcc.load(self._bpf, name, kind, attach_type)
         return self._functions[name, kind]
+
+    def _attach_tracepoint(self, point: Tracepoint) -> int:
+        function = self._function(point.function, _TRACEPOINT)
+        category, event = point.event.split(":")
+        with captured() as said:
+            fd = int(self._bcc.lib.bpf_attach_tracepoint(function, category.encode(), event.encode()))
+            why = said()
+        if fd >= 0:
+            return fd
+        text = f"tracepoint {point.event} cannot be attached: {why or 'nothing says why'}"
+        if any(os.strerror(number) in why for number in (errno.EACCES, errno.EPERM)):
+            raise NotPermitted(text)
+        raise EbpfError(f"{text}; this kernel may not have it" if os.strerror(errno.ENOENT) in why else text)
 
     def _attach(self, function: str, path: str, offset: int, pid: int, *, leave: bool = False) -> int:
         try:

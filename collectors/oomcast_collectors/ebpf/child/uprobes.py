@@ -9,13 +9,13 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from oomcast_collectors.ebpf.child.bcc import EbpfError
+from oomcast_collectors.ebpf.privileges import LINKS, release
 
 ATTACH_TYPE = 48
 """BPF_TRACE_UPROBE_MULTI: what a function has to be loaded as to be linked; a perf event takes it as well."""
@@ -26,8 +26,6 @@ _RETURN = 1
 _PERF_FLAG_FD_CLOEXEC = 8
 _PERF_EVENT_IOC_ENABLE, _PERF_EVENT_IOC_SET_BPF = 0x2400, 0x40042408
 _PERF_TYPE = Path("/sys/bus/event_source/devices/uprobe/type")
-_OLDEST = (6, 10)
-"""Links are there since 6.6, but were for a single thread of the process at first."""
 
 _THREADS = 32
 _PATIENCE = 5.0
@@ -63,7 +61,8 @@ class Uprobes:
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
-        self._links = _release() >= _OLDEST
+        # Links are there since 6.6, but were for a single thread of the process at first.
+        self._links = release() >= LINKS
 
     def attach(self, function: int, path: str, offset: int, pid: int, *, leave: bool) -> int:
         """The descriptor that holds it. function: descriptor of a loaded one. leave: as the function there returns.
@@ -138,8 +137,3 @@ class Uprobes:
 def _close(descriptors: Sequence[int]) -> None:
     for fd in descriptors:
         os.close(fd)
-
-
-def _release() -> tuple[int, ...]:
-    numbers = platform.release().split("-")[0].split(".")[:2]
-    return tuple(int(number) for number in numbers if number.isdigit())

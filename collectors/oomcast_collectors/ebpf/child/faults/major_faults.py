@@ -1,17 +1,17 @@
 """The probe major_faults: how often targets waited for memory to be read from a disk, and of which files."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from oomcast_collectors.ebpf import metrics
-from oomcast_collectors.ebpf.child.bcc import TRACEFS
 from oomcast_collectors.ebpf.child.faults.file_kinds import KINDS, FileKinds
 from oomcast_collectors.ebpf.child.part import Process, Tools
 from oomcast_collectors.ebpf.child.program import Program
 from oomcast_collectors.ebpf.description import Description
+from oomcast_collectors.ebpf.privileges import DEBUGFS_TRACEFS, TRACEFS
 from oomcast_collectors.ebpf.settings import EbpfSettings
 from oomcast_collectors.ebpf.wire import Row
 from oomcast_collectors.host.files import read_once
@@ -126,9 +126,13 @@ class MajorFaultsPart:
 def adapt(description: Description, text: str, settings: EbpfSettings) -> tuple[Description, str, Mapping[str, int]]:
     """Without the tracepoints where the kernel lacks one: the other alone would cost all processes for nothing."""
     events = [point.event.replace(":", "/") for point in description.tracepoints]
-    if not all(any(Path(root, "events", event).exists() for root in TRACEFS) for event in events):
+    if not all(any(_is_there(f"{root}/events/{event}") for root in (TRACEFS, DEBUGFS_TRACEFS)) for event in events):
         description = description.model_copy(update={"tracepoints": ()})
     return description, text, {}
+
+
+def _is_there(path: str) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - unlike Path it is not upset by a folder that is closed to us
 
 
 def _delete(table: Any, key: Any) -> None:
