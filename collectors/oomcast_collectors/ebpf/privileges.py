@@ -33,7 +33,8 @@ _BPF_PROG_LOAD, _TRACEPOINT = 5, 5
 _PERF_FLAG_FD_CLOEXEC = 8
 _SOFTWARE, _DUMMY = 1, 9
 _RETURN_0 = b"\xb7\0\0\0\0\0\0\0\x95\0\0\0\0\0\0\0"
-_OPEN_TO_ALL = 2
+_REFUSALS = (errno.EPERM, errno.EACCES, errno.ENOSYS)
+_STRICTEST = 2
 """Of kernel.perf_event_paranoid, the strictest value that Linux itself knows; distributions added others."""
 
 
@@ -103,18 +104,22 @@ def _tracefs(held: int) -> str:
 
 def _refusal() -> str:
     """What the kernel refuses although capabilities suffice, and what may be behind that."""
-    if number := _loads():
-        return f"the kernel refuses bpf() ({os.strerror(number)}) in spite of the daemon's capabilities: {_behind()}"
-    number = _opens()
-    if number not in (errno.EPERM, errno.EACCES, errno.ENOSYS):
-        return ""  # nothing that is refused: what is wrong then will be said by what fails
+    for call, number in (("bpf()", _loads()), ("perf_event_open()", _opens())):
+        if number in _REFUSALS:
+            return (number == errno.EACCES and _paranoid()) or (
+                f"the kernel refuses {call} ({os.strerror(number)}) in spite of the daemon's capabilities: {_behind()}"
+            )
+    return ""  # what is wrong else will be said by what fails
+
+
+def _paranoid() -> str:
     paranoid = _number("/proc/sys/kernel/perf_event_paranoid")
-    if number == errno.EACCES and paranoid > _OPEN_TO_ALL:
-        return (
-            f"kernel.perf_event_paranoid is {paranoid}, where this kernel wants CAP_SYS_ADMIN for what else takes"
-            f" CAP_PERFMON: give the daemon that, or sysctl kernel.perf_event_paranoid={_OPEN_TO_ALL}"
-        )
-    return f"the kernel refuses perf_event_open() ({os.strerror(number)}) in spite of the capabilities: {_behind()}"
+    if paranoid <= _STRICTEST:
+        return ""
+    return (
+        f"kernel.perf_event_paranoid is {paranoid}, where this kernel wants CAP_SYS_ADMIN for what else takes"
+        f" CAP_PERFMON: give the daemon that, or sysctl kernel.perf_event_paranoid={_STRICTEST}"
+    )
 
 
 def _behind() -> str:
