@@ -1,5 +1,5 @@
-"""Writes alerts/, grafana/dashboards, their copies in the Helm chart and the tables of docs/alerts.md; --check says what
-is stale, and ends with 1.
+"""Writes alerts/, grafana/dashboards, copies of both for the Helm chart, and the tables of docs/alerts.md; --check says
+what is stale, and ends with 1.
 
 make generate runs it: it needs grafana/ on the path.
 """
