@@ -6,10 +6,12 @@ histogram fit together. Ids of GPUs, pods and containers are the node's own.
 """
 
 import itertools
+import json
 import math
 import random
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 MARK = "feed0000"
@@ -26,6 +28,9 @@ _SOON, _LEAST, _NEARER = 590.0, 130.0, 15.0
 
 _FORECAST = "oomcast_time_to_exhaustion_seconds"
 
+_CALM = {_FORECAST: "+Inf", "oomcast_kv_cache_largest_request_tokens": "1e+06"}
+"""What this machine's memory does, and the engine of the recorded page, is no trouble of theirs."""
+
 _EVERY, _SILENT_EVERY = 50, 100
 
 
@@ -41,6 +46,12 @@ def trouble(node: int) -> str:
     if node % _SILENT_EVERY == _SILENT_EVERY - 1:
         return "silent"
     return {7: "gpu", 32: "cgroup"}.get(node % _EVERY, "")
+
+
+def read(directory: Path) -> list[Body]:
+    """What fleet_record has written there."""
+    recorded = json.loads((directory / "recorded.json").read_text())
+    return [Body(at, (directory / name).read_text()) for at, name in recorded["pages"]]
 
 
 class Script:
@@ -67,8 +78,8 @@ class Script:
     def _learn(self, i: int, seen: Sequence[tuple[float, str]]) -> None:
         texts = [text for _, text in seen]
         numbers = [float(text) for text in texts]
-        if _bare(self.series[i]) == _FORECAST:
-            self.first[i] = "+Inf"  # what this machine's memory does is no matter of theirs
+        if (calm := _CALM.get(_bare(self.series[i]))) is not None:
+            self.first[i] = calm
         elif _bare(self.series[i]).endswith(_TIMES):
             if len(set(texts)) > 1:
                 self.lags[i] = seen[-1][0] - numbers[-1]

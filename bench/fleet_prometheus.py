@@ -129,12 +129,6 @@ class Prometheus:
     def numbers(self, expr: str, label: str) -> Mapping[str, float]:
         return {one["metric"].get(label, ""): float(one["value"][1]) for one in self.query(expr)["result"]}
 
-    def snapshot(self) -> Path:
-        """A directory with all that it has in blocks."""
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/api/v1/admin/tsdb/snapshot", method="POST")
-        with urllib.request.urlopen(asked, timeout=_PATIENCE) as answer:
-            return self.directory / "data" / "snapshots" / str(json.load(answer)["data"]["name"])
-
 
 @contextmanager
 def prometheus(programs: Programs, directory: Path, config: str) -> Iterator[Prometheus]:
@@ -145,11 +139,7 @@ def prometheus(programs: Programs, directory: Path, config: str) -> Iterator[Pro
         "config.file": file, "storage.tsdb.path": directory / "data", "web.listen-address": f"127.0.0.1:{port}",
         "storage.tsdb.retention.time": "10y",
     }  # fmt: skip
-    argv: list[str | Path] = [
-        programs.prometheus,
-        *(f"--{name}={value}" for name, value in options.items()),
-        "--web.enable-admin-api",
-    ]
+    argv: list[str | Path] = [programs.prometheus, *(f"--{name}={value}" for name, value in options.items())]
     with background(argv) as pid:
         wait_for(port, "/-/ready")
         yield Prometheus(programs, directory, port, pid)

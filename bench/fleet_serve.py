@@ -14,7 +14,7 @@ import zlib
 from functools import partial
 from pathlib import Path
 
-from fleet_pages import Body, Player, Script
+from fleet_pages import Player, Script, read
 
 _GZIP = 16 + zlib.MAX_WBITS
 _LEVEL = 1
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
 
 async def main(directory: Path, port: int, nodes: int) -> None:
     recorded = json.loads((directory / "recorded.json").read_text())
-    script = Script([Body(at, (directory / name).read_text()) for at, name in recorded["pages"]])
+    script = Script(read(directory))
     served = Served()
     loop = asyncio.get_running_loop()
     for number in range(nodes):
