@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+Family = Mapping[frozenset[tuple[str, str]], float]
+"""The series of a metric: labels, and the value."""
+
 
 class End(NamedTuple):
     """Of a program that was started. status: as of subprocess, -9 after SIGKILL, None if it was still there."""
@@ -37,7 +40,7 @@ class Results:
         """Of exactly this series in a scrape, None where it is absent."""
         return self.series(name, when).get(frozenset(labels.items()))
 
-    def series(self, name: str, when: str = "end") -> Mapping[frozenset[tuple[str, str]], float]:
+    def series(self, name: str, when: str = "end") -> Family:
         """All series of a metric in a scrape, by their labels."""
         return self._parsed[when].get(name, {})
 
@@ -68,11 +71,12 @@ class Results:
         return [(time, int(found[2]), found[1] or "") for time, text in self.kmsg if (found := line.match(text))]
 
     @cached_property
-    def _parsed(self) -> Mapping[str, Mapping[str, Mapping[frozenset[tuple[str, str]], float]]]:
-        return {when: _parse(text) for when, text in self.scrapes.items()}
+    def _parsed(self) -> Mapping[str, Mapping[str, Family]]:
+        return {when: parse(text) for when, text in self.scrapes.items()}
 
 
-def _parse(text: str) -> Mapping[str, Mapping[frozenset[tuple[str, str]], float]]:
+def parse(text: str) -> Mapping[str, Family]:
+    """The series of a page, by metric."""
     found: dict[str, dict[frozenset[tuple[str, str]], float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

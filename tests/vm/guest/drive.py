@@ -3,7 +3,6 @@
 drive.py SHARED: a directory with programs/ and data. Written there: results.json, read by vm.results, and oomcast.log.
 """
 
-import errno
 import json
 import os
 import subprocess
@@ -14,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from vm.guest.said import note, open_log, records
 from vm.guest.scenarios import ALONE, LAST, TOGETHER, Lab, Scenario
-from vm.guest.scrape import Daemon, Forecasts
+from vm.guest.scrape import PORT, Daemon, Forecasts
 
-PORT = 19128
 SETTINGS = Path(__file__).with_name("oomcast.yaml")
 START_SECONDS = 90.0
 UNNAMED_SECONDS = 11.0
@@ -26,43 +25,36 @@ UNNAMED_SECONDS = 11.0
 
 def main() -> None:
     shared = Path(sys.argv[1])
-    log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-    os.lseek(log, 0, os.SEEK_END)
+    log = open_log()
     lab = Lab(shared / "programs", shared / "data")
     with _daemon(shared) as daemon:
         results = _play(lab, daemon)
-    results["kmsg"] = list(_records(log))
+    results["kmsg"] = list(records(log))
     (shared / "results.json").write_text(json.dumps(results))
 
 
 def _play(lab: Lab, daemon: Daemon) -> dict[str, object]:
-    _note("the daemon is ready")
+    note("the daemon is ready")
     forecasts = Forecasts(daemon)
     for probe in ("oom_kills", "crashes"):
         daemon.says(f'oomcast_ebpf_probe_attached{{probe="{probe}"}} 1.0', START_SECONDS)
-    _note("the probes are attached")
+    note("the probes are attached")
     scrapes = {"before": daemon.runs(3, 30)}
     forecasts.during(lambda: _at_once(lab, ALONE))
-    _note("the climb is over")
+    note("the climb is over")
     _at_once(lab, TOGETHER)
-    _note("the rest is over")
+    note("the rest is over")
     # The kernel's numbers and the daemon's are of the same calm moment.
     truth = {"after": _calm(lab)}
     scrapes["after"] = daemon.runs(2, 30)
-    _note("memory runs out")
+    note("memory runs out")
     _at_once(lab, LAST)
-    _note("it did")
+    note("it did")
     time.sleep(UNNAMED_SECONDS)
     scrapes["end"] = daemon.runs(2, 30)
     truth["end"] = {path: cell.files() for path, cell in lab.cells.items()}
     ends = {path: cell.ends() for path, cell in lab.cells.items()}
     return {"scrapes": scrapes, "truth": truth, "ends": ends, "forecasts": forecasts.seen}
-
-
-def _note(what: str) -> None:
-    """Where the time goes, for whoever reads the output."""
-    sys.stdout.write(f"{time.clock_gettime(time.CLOCK_BOOTTIME):6.1f} s  {what}\n")
-    sys.stdout.flush()
 
 
 def _at_once(lab: Lab, scenarios: Sequence[Scenario]) -> None:
@@ -111,34 +103,13 @@ def _daemon(shared: Path) -> Iterator[Daemon]:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
     try:
         daemon = Daemon(PORT)
-        end = time.monotonic() + START_SECONDS
-        while not daemon.ready():
-            if process.poll() is not None or time.monotonic() > end:
-                raise TimeoutError(f"the daemon is not ready, exit code {process.poll()}")
-            time.sleep(0.2)
+        daemon.started(process, START_SECONDS)
         yield daemon
         process.terminate()
         if process.wait(15) != 0:
             raise RuntimeError(f"the daemon ended with exit code {process.returncode}")
     finally:
         process.kill()
-
-
-def _records(log: int) -> Iterator[tuple[float, str]]:
-    """Seconds of the kernel's clock and text of each record that the kernel wrote."""
-    while True:
-        try:
-            record = os.read(log, 16384)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise RuntimeError("the kernel's log was overwritten before it was read") from error
-            raise
-        head, _, text = record.decode(errors="replace").partition(";")
-        priority, _, usec, *_ = head.split(",")
-        if int(priority) < 8:
-            yield int(usec) / 1e6, text.partition("\n")[0]
 
 
 if __name__ == "__main__":

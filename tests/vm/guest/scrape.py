@@ -2,12 +2,16 @@
 
 import re
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 _FORECAST = re.compile(r'^oomcast_time_to_exhaustion_seconds{cgroup="(.*?)".*} (\S+)$', re.MULTILINE)
-_RUNS = re.compile(r'^oomcast_collector_runs_total{collector="cgroup",outcome="success"} (\S+)$', re.MULTILINE)
+_RUNS = re.compile(r'^oomcast_collector_runs_total{collector="(.*?)",outcome="success"} (\S+)$', re.MULTILINE)
+
+PORT = 19128
+"""Of the daemon, without anything being set."""
 
 
 class Daemon:
@@ -27,13 +31,21 @@ class Daemon:
             return False
         return True
 
-    def runs(self, more: int, seconds: float) -> str:
-        """Waits until the cgroups were read so many times more; gives the text of then. Raises TimeoutError."""
+    def started(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """Waits until it is ready. Raises TimeoutError, also if the process ended before."""
+        end = time.monotonic() + seconds
+        while not self.ready():
+            if process.poll() is not None or time.monotonic() > end:
+                raise TimeoutError(f"the daemon is not ready, exit code {process.poll()}")
+            time.sleep(0.2)
+
+    def runs(self, more: int, seconds: float, collectors: Sequence[str] = ("cgroup",)) -> str:
+        """Waits until each of these ran so many times more; gives the text of then. Raises TimeoutError."""
         before = _runs(self.metrics())
         end = time.monotonic() + seconds
-        while _runs(text := self.metrics()) < before + more:
+        while any(_runs(text := self.metrics())[name] < before[name] + more for name in collectors):
             if time.monotonic() > end:
-                raise TimeoutError("the daemon does not read the cgroups")
+                raise TimeoutError(f"no {more} runs of {', '.join(collectors)}")
             time.sleep(0.2)
         return text
 
@@ -81,6 +93,5 @@ class Forecasts:
                 self.seen.setdefault(path, []).append((at, float(value)))
 
 
-def _runs(text: str) -> float:
-    found = _RUNS.search(text)
-    return float(found[1]) if found else 0.0
+def _runs(text: str) -> Mapping[str, float]:
+    return {name: float(count) for name, count in _RUNS.findall(text)}
