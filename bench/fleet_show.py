@@ -35,13 +35,13 @@ def show_names(one: Told) -> None:
 def show_phases(what: str, phases: Mapping[str, Watched]) -> None:
     columns = (
         "", "s", "CPU cores", "to no rules", "RSS GB", "head series", "samples/s", "MB/s as text", "gzip", "WAL MB/s",
-        "remote MB/s", "s between scrapes, p99", "CPU cores of the played nodes",
+        "remote MB/s", "scrapes made", "CPU cores of the played nodes",
     )  # fmt: skip
     floor = phases["no rules"]
     rows = [
         (name, f"{w.seconds:.0f}", f"{w.cpu:.2f}", f"{w.cpu / floor.cpu:.2f}", f"{w.rss / 1e9:.2f}", f"{w.series:,.0f}",
          f"{w.samples:,.0f}", f"{w.text / MB:.2f}", f"{w.wire / MB:.2f}", f"{w.wal / MB:.2f}", f"{w.remote / MB:.2f}",
-         f"{w.late:.2f}", f"{w.server:.2f}")
+         f"{w.made:.0%}", f"{w.server:.2f}")
         for name, w in phases.items()
     ]  # fmt: skip
     table(f"fleet: {what}", columns, rows)
@@ -49,11 +49,11 @@ def show_phases(what: str, phases: Mapping[str, Watched]) -> None:
 
 def show_groups(what: str, watched: Watched) -> None:
     columns = ("group", "every", "seen", "median s", "longest s", "of its interval", "missed")
-    rows = [
-        (name, f"{group.interval:.0f} s", len(group.seconds), f"{median(group.seconds):.3f}",
-         f"{max(group.seconds):.3f}", f"{max(group.seconds) / group.interval:.1%}", f"{group.missed:.0f}")
-        for name, group in watched.groups.items() if group.seconds
-    ]  # fmt: skip
+    rows = []
+    for name, group in watched.groups.items():
+        took = group.seconds
+        cells = [f"{median(took):.3f}", f"{max(took):.3f}", f"{max(took) / group.interval:.1%}"] if took else [""] * 3
+        rows.append([name, f"{group.interval:.0f} s", len(took), *cells, f"{group.missed:.0f}"])
     table(f"fleet: rule groups, {what}", columns, rows)
 
 

@@ -22,6 +22,9 @@ MOST = 12e9
 ALERTS = {"gpu": "OomcastGpuExhaustion", "cgroup": "OomcastCgroupExhaustion", "silent": "OomcastDown"}
 """What has to fire, by what is wrong with a node."""
 
+SCRAPED = 15.0
+"""Seconds between two scrapes, as shipped."""
+
 _LOOK = 5.0
 _UP = 180.0
 
@@ -65,8 +68,8 @@ class Group(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """cpu, server: of a core, by Prometheus and by what plays the nodes. Bytes, and all else a second but for late: the
-    99th percentile of the seconds between two scrapes of one target."""
+    """cpu, server: of a core, by Prometheus and by what plays the nodes. Bytes, and all else a second but for made: the
+    share of the scrapes that were due."""
 
     seconds: float
     cpu: float
@@ -77,7 +80,7 @@ class Watched(NamedTuple):
     text: float
     wire: float
     wal: float
-    late: float
+    made: float
     rules: float
     remote: float
     groups: Mapping[str, Group]
@@ -122,7 +125,10 @@ def watch(prometheus: Prometheus, fleet: Fleet, seconds: float) -> Watched:
         text=per_second["text"],
         wire=per_second["sent"],
         wal=(_size(prometheus.directory / "data" / "wal") - wal) / passed,
-        late=last.one("prometheus_target_interval_length_seconds", quantile="0.99"),
+        made=(after["requests"] - served["requests"])
+        / passed
+        * SCRAPED
+        / (len(fleet.targets) - fleet.numbers["silent"]),
         rules=_rate(first, last, "prometheus_rule_group_duration_seconds_sum"),
         remote=_rate(first, last, "prometheus_remote_storage_bytes_total"),
         groups=_groups(first, last, seen),
