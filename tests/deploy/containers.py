@@ -28,8 +28,9 @@ class Rules:
     """What a container may. The defaults are no rights, an ordinary user and nothing of the host.
 
     capabilities: effective for root only, as engines know no ambient ones. devices: of the host, to be read. binds:
-    that in the container by directory of the host, read-only with all that is mounted below. system_calls: allowed
-    beyond the profile. memory: bytes.
+    that in the container by file or directory of the host, read-only with all that is mounted below. volumes: the same,
+    to write in. system_calls: allowed beyond the profile. network: the process whose network it has, else it gets its
+    own. memory: bytes.
     """
 
     user: str = "10001:10001"
@@ -38,17 +39,28 @@ class Rules:
     devices: Sequence[Path] = ()
     binds: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    volumes: Mapping[str, str] = field(default_factory=dict)
     host_pids: bool = False
+    network: int | None = None
     memory: int = 256 << 20
 
 
 @dataclass(frozen=True)
 class Container:
-    """One that runs, with a network of its own. process: crun, which ends as it does. pid: on the host."""
+    """One that runs. process: crun, which ends as it does. pid: on the host. directory: of its bundle and log."""
 
     process: subprocess.Popen[bytes]
     pid: int
-    log: Path
+    directory: Path
+
+    @property
+    def log(self) -> str:
+        return (self.directory / "container.log").read_text()
+
+    def execute(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        """Runs a program of its own in it, as health checks are."""
+        crun = _crun(self.directory, "exec", self.directory.name, *argv)
+        return subprocess.run(crun, capture_output=True, text=True, check=False, timeout=60)
 
     def fetch(self, url: str) -> str:
         """Asked from inside of its network. Raises OSError."""
@@ -67,7 +79,7 @@ class Container:
         """What it answers, as soon as it does."""
         end = time.monotonic() + seconds
         while True:
-            assert self.process.poll() is None, self.log.read_text()
+            assert self.process.poll() is None, self.log
             try:
                 return self.fetch(url)
             except OSError:
@@ -94,23 +106,28 @@ class Container:
 def container(directory: Path, root: Path, image: Mapping[str, Any], rules: Rules) -> Iterator[Container]:
     """Starts what `image`, its settings, say, in `root`. `directory` has its bundle and log."""
     bundle, log, pid = directory / "bundle", directory / "container.log", directory / "pid"
-    bundle.mkdir()
+    bundle.mkdir(parents=True)
     (bundle / "config.json").write_text(json.dumps(_config(root, image, rules, directory.name)))
-    state = ["crun", "--root", str(directory / "crun")]
-    argv = [*state, "run", "--bundle", str(bundle), "--pid-file", str(pid), directory.name]
-    if HYBRID.is_mount():
-        argv = ["unshare", "--mount", "sh", "-c", f'umount {HYBRID} && exec "$@"', "sh", *argv]
+    argv = _crun(directory, "run", "--bundle", str(bundle), "--pid-file", str(pid), directory.name)
     with log.open("wb") as out:
         process = subprocess.Popen(argv, stdout=out, stderr=out)
     try:
         while not (pid.exists() and pid.read_text()):
             assert process.poll() is None, log.read_text()
             time.sleep(0.005)
-        yield Container(process, int(pid.read_text()), log)
+        yield Container(process, int(pid.read_text()), directory)
     finally:
         if process.poll() is None:
-            subprocess.run([*state, "delete", "--force", directory.name], check=False, capture_output=True, timeout=60)
+            kill = _crun(directory, "delete", "--force", directory.name)
+            subprocess.run(kill, check=False, capture_output=True, timeout=60)
             process.wait(60)
+
+
+def _crun(directory: Path, *arguments: str) -> list[str]:
+    argv = ["crun", "--root", str(directory / "crun"), *arguments]
+    if HYBRID.is_mount():
+        argv = ["unshare", "--mount", "sh", "-c", f'umount {HYBRID} && exec "$@"', "sh", *argv]
+    return argv
 
 
 def value_of(page: str, series: str) -> float | None:
@@ -135,7 +152,7 @@ def run(directory: Path, root: Path, image: Mapping[str, Any], rules: Rules, *co
     """Runs another command of its entry point to the end; gives its exit status and what it printed."""
     with container(directory, root, {**image, "Cmd": list(command)}, rules) as one:
         status = one.process.wait(300)
-    return status, one.log.read_text()
+    return status, one.log
 
 
 def _config(root: Path, image: Mapping[str, Any], rules: Rules, name: str) -> dict[str, Any]:
@@ -146,12 +163,11 @@ def _config(root: Path, image: Mapping[str, Any], rules: Rules, name: str) -> di
         {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},
         {"destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["nosuid", "noexec", "nodev", "ro"]},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755", "size=64m"]},
-        *(
-            {"destination": inner, "type": "bind", "source": outer, "options": ["rbind", "rro", "rprivate"]}
-            for outer, inner in rules.binds.items()
-        ),
+        *(_bind(outer, inner, "rro") for outer, inner in rules.binds.items()),
+        *(_bind(outer, inner, "rw") for outer, inner in rules.volumes.items()),
     ]
-    namespaces = ["mount", "ipc", "uts", "network", *([] if rules.host_pids else ["pid"])]
+    kinds = ["mount", "ipc", "uts", *([] if rules.host_pids else ["pid"])]
+    network = {"type": "network", **({"path": f"/proc/{rules.network}/ns/net"} if rules.network else {})}
     return {
         "ociVersion": "1.0.2",
         "process": {
@@ -165,7 +181,7 @@ def _config(root: Path, image: Mapping[str, Any], rules: Rules, name: str) -> di
         "root": {"path": str(root), "readonly": True},
         "mounts": mounts,
         "linux": {
-            "namespaces": [{"type": kind} for kind in namespaces],
+            "namespaces": [*({"type": kind} for kind in kinds), network],
             "cgroupsPath": f"/oomcast-{name}-{os.getpid()}",
             "resources": {
                 "memory": {"limit": rules.memory},
@@ -177,6 +193,12 @@ def _config(root: Path, image: Mapping[str, Any], rules: Rules, name: str) -> di
             "readonlyPaths": ["/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"],
         },
     }
+
+
+def _bind(outer: str, inner: str, option: str) -> dict[str, Any]:
+    # crun takes that of directories only; nothing is mounted below a file.
+    option = "ro" if option == "rro" and Path(outer).is_file() else option
+    return {"destination": inner, "type": "bind", "source": outer, "options": ["rbind", option, "rprivate"]}
 
 
 def _device(path: Path, key: str, value: object) -> dict[str, Any]:

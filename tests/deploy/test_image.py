@@ -13,6 +13,7 @@ import pytest
 
 import oomcast
 from cgroups import parent
+from deploy import composed
 from deploy.containers import Rules, container, run, tracefs, value_of
 from deploy.images import BASE, CERTIFICATES, ROOT, Images
 from requires import needs
@@ -110,16 +111,16 @@ def test_nothing_of_the_machine_that_built_it_is_in_it(images: Images, base: Pat
     ]
     traces = [str(ROOT), *servers, *addresses]
     wanted = [word for trace in traces for word in ("-e", trace)]
-    for name in (PLAIN, EBPF):
-        with images.mounted(name) as root:
-            assert _grep(root, *wanted) == ""
-            # A trace that is there is found.
-            assert _grep(root / "etc", "-e", "oomcast:x:10001") != ""
-            bundle = root / CERTIFICATES.relative_to("/")
-            assert bundle.read_bytes() == (base / CERTIFICATES.relative_to("/")).read_bytes()
-            assert not (root / "etc/resolv.conf").exists() or not (root / "etc/resolv.conf").read_bytes()
-            assert (root / "etc/apt/sources.list").read_bytes() == (base / "etc/apt/sources.list").read_bytes()
-        assert not [step for step in images.history(name) if any(trace in step for trace in traces)]
+    # It has all layers of the other.
+    with images.mounted(EBPF) as root:
+        assert _grep(root, *wanted) == ""
+        # A trace that is there is found.
+        assert _grep(root / "etc", "-e", "oomcast:x:10001") != ""
+        bundle = root / CERTIFICATES.relative_to("/")
+        assert bundle.read_bytes() == (base / CERTIFICATES.relative_to("/")).read_bytes()
+        assert not (root / "etc/resolv.conf").exists() or not (root / "etc/resolv.conf").read_bytes()
+        assert (root / "etc/apt/sources.list").read_bytes() == (base / "etc/apt/sources.list").read_bytes()
+    assert not [step for step in images.history(EBPF) if any(trace in step for trace in traces)]
 
 
 def test_sizes(images: Images, base: Path, plain: Path) -> None:
@@ -163,7 +164,7 @@ def test_without_any_right_it_tells_of_the_host(tmp_path: Path, plain: Path, set
         assert memory is not None
         assert value_of(page, "oomcast_host_memory_total_bytes") == int(memory[1]) * 1024
         assert value_of(page, f'oomcast_build_info{{python="3.11.2",version="{oomcast.__version__}"}}') == 1
-        assert one.log.read_text().count("level=error") == 0
+        assert one.log.count("level=error") == 0
         code, seconds = one.end()
     _say(f"ended {seconds:.2f} s after SIGTERM")
     assert (code, seconds < 3) == (0, True)
@@ -178,10 +179,24 @@ def test_it_serves_on_every_address_of_its_network(tmp_path: Path, plain: Path, 
 
 
 @needs("kmsg")
+def test_as_compose_starts_it_the_kernels_log_is_read_too(
+    tmp_path: Path, plain: Path, settings: Mapping[str, Any]
+) -> None:
+    service = composed.services()["oomcast"]
+    with container(tmp_path, plain, settings, composed.rules(service)) as one:
+        one.wait_for(f"{URL}/-/ready")
+        assert one.wait_for_series(METRICS, 'oomcast_collector_up{collector="kernel_log"}') == 1
+        assert one.wait_for_series(METRICS, 'oomcast_collector_up{collector="cgroup"}') == 1
+        check = service["healthcheck"]["test"][1:]
+        assert one.execute(*check).returncode == 0
+        assert one.execute(*(word.replace(":19128", ":1") for word in check)).returncode != 0
+        assert one.end()[0] == 0
+
+
+@needs("kmsg")
 @pytest.mark.parametrize(
     ("devices", "capabilities", "said"),
     [
-        ([Path("/dev/kmsg")], ["CAP_SYSLOG"], "ok       7 series"),
         ([Path("/dev/kmsg")], [], "absent   /dev/kmsg: not permitted; needs CAP_SYSLOG"),
         ([], ["CAP_SYSLOG"], "absent   /dev/kmsg: does not exist"),
     ],
@@ -189,7 +204,7 @@ def test_it_serves_on_every_address_of_its_network(tmp_path: Path, plain: Path, 
 def test_the_kernels_log_takes_a_device_and_a_capability(
     tmp_path: Path, plain: Path, settings: Mapping[str, Any], devices: list[Path], capabilities: list[str], said: str
 ) -> None:
-    if not capabilities and Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
+    if devices and Path("/proc/sys/kernel/dmesg_restrict").read_text().strip() != "1":
         pytest.skip("kernel.dmesg_restrict is off: everybody may read the log here")
     environment = {"OOMCAST_PATHS__DEV": "/dev"}
     rules = Rules("0:0", capabilities, devices=devices, binds=HOST, environment=environment)
