@@ -76,7 +76,8 @@ def test_functions_of_programs_take_more(held: tuple[int, tuple[str, ...]]) -> N
             assert "crash_null_read" in str(live.events[0].fields["stack"])
             live.settle()
             assert crashes(live, crashing) == {("SIGSEGV", crashing): 1}
-            assert not live.logs
+            # What a call costs cannot be measured on a machine that is busy, which is said as well.
+            assert not [line for line in live.logs if "could not be measured" not in line]
 
 
 def settings(tmp_path: Path, probes: str = "[allocations, crashes, oom_kills]") -> str:
