@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.node import ADDRESS, Machine
+from deploy.node import ADDRESS, Machine, Node
 from requires import cache
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = "/etc/oomcast/oomcast.yaml"
 URL = f"http://{ADDRESS}:19128"
+DPKG = ("dpkg", "--force-unsafe-io")
+"""A machine that is thrown away need not outlive a power failure."""
+
 _MADE_OF = (
     *("daemon", "collectors", "alerts", "docs", "grafana/dashboards", "grafana/provisioning"),
     *("deploy/debian", "deploy/prometheus", "deploy/systemd", "deploy/web-config.example.yml"),
@@ -78,9 +81,17 @@ def repack(package: Path, version: str, wanted: str, change: Callable[[Path], No
         subprocess.run(pack, check=True, timeout=120, stdout=subprocess.DEVNULL)
 
 
+def installed(directory: Path) -> Node:
+    """The files of a machine with the older version on it, which systemd has not started yet."""
+    made = packages()
+    node = Node(directory, made.directory)
+    done = node.chroot(*DPKG, "--install", made.file(made.version))
+    assert done.returncode == 0, done.stderr
+    return node
+
+
 def dpkg(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Nobody is there to answer what it asks; and a machine that is thrown away need not outlive a power failure."""
-    return machine.run("dpkg", "--force-unsafe-io", *arguments)
+    return machine.run(*DPKG, *arguments)
 
 
 def metrics(machine: Machine) -> str:

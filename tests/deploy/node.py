@@ -29,7 +29,7 @@ _ENVIRONMENT |= {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 _ENTER = """\
 for group in $CGROUPS; do echo $$ >"$group/cgroup.procs"; done
 mount -t tmpfs tmpfs /run
-mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$OVER/upper,workdir=$OVER/work" "$OVER/root"
+mount -t overlay overlay -o "lowerdir=$BELOW,upperdir=$OVER/upper,workdir=$OVER/work" "$OVER/root"
 ip link set lo up
 exec systemd-nspawn --quiet --directory="$OVER/root" --machine=oomnode --register=no --keep-unit "$@"
 """
@@ -57,10 +57,14 @@ class Answer(NamedTuple):
 
 
 class Node:
-    """The files of a machine, in `directory`. shared: a directory that it sees, read-only, as /shared."""
+    """The files of a machine, in `directory`. shared: a directory that it sees, read-only, as /shared.
 
-    def __init__(self, directory: Path, shared: Path | None = None) -> None:
+    below: another one that does not run; this one begins as a copy of it.
+    """
+
+    def __init__(self, directory: Path, shared: Path | None = None, below: "Node | None" = None) -> None:
         self._over = directory
+        self._layers: list[Path] = [directory / "upper", *(below._layers if below else [cache() / "debian" / "node"])]
         self._options = [f"--bind-ro={shared}:/shared"] if shared else []
         for name in ("upper", "work", "root"):
             (directory / name).mkdir(parents=True)
@@ -111,8 +115,8 @@ class Node:
 
     def _environment(self, groups: Mapping[str, Cgroup]) -> dict[str, str]:
         directories = " ".join(str(group.directory) for group in groups.values())
-        base = cache() / "debian" / "node"
-        return {**os.environ, "CGROUPS": directories, "BASE": str(base), "OVER": str(self._over)}
+        below = ":".join(map(str, self._layers[1:]))
+        return {**os.environ, "CGROUPS": directories, "BELOW": below, "OVER": str(self._over)}
 
 
 class Machine:
@@ -130,7 +134,7 @@ class Machine:
 
         given: its standard input.
         """
-        enter = ["nsenter", f"--target={self._leader}", "--all", "--root", "--wd=/"]
+        enter = ["nsenter", f"--target={self._leader}", "--all", "--root", "--wd"]
         clean = ["env", "--ignore-environment", *(f"{name}={value}" for name, value in _ENVIRONMENT.items())]
         become = [] if user == "root" else ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups"]
         return subprocess.run(
