@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,22 @@ def container(directory: Path, root: Path, image: Mapping[str, Any], rules: Rule
             kill = _crun(directory, "delete", "--force", directory.name)
             subprocess.run(kill, check=False, capture_output=True, timeout=60)
             process.wait(60)
+        _remove_cgroup(_cgroup(directory.name))
+
+
+def _cgroup(name: str) -> str:
+    return f"oomcast-{name}-{os.getpid()}"
+
+
+def _remove_cgroup(name: str) -> None:
+    """crun leaves it where a process outlives the first one for a moment, as it may among the host's PIDs."""
+    end = time.monotonic() + 30
+    while left := [place for depth in ("", "*/") for place in Path("/sys/fs/cgroup").glob(f"{depth}{name}")]:
+        assert time.monotonic() < end, f"somebody stays in {left}"
+        for place in left:
+            with suppress(OSError):
+                place.rmdir()
+        time.sleep(0.02)
 
 
 def _crun(directory: Path, *arguments: str) -> list[str]:
@@ -182,7 +198,7 @@ def _config(root: Path, image: Mapping[str, Any], rules: Rules, name: str) -> di
         "mounts": mounts,
         "linux": {
             "namespaces": [*({"type": kind} for kind in kinds), network],
-            "cgroupsPath": f"/oomcast-{name}-{os.getpid()}",
+            "cgroupsPath": f"/{_cgroup(name)}",
             "resources": {
                 "memory": {"limit": rules.memory},
                 "devices": [_DENIED, *_USUAL, *(_device(path, "access", "r") for path in rules.devices)],
