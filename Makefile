@@ -10,7 +10,7 @@ SETUP_PYTHON := $(PYTHON)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-deploy setup-engines run test demo dashboards test-vm test-engines test-deploy generate lint format types secrets secrets-baseline check bench lock clean
+.PHONY: help setup setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-pictures setup-deploy setup-engines run test demo dashboards test-vm test-engines test-deploy generate image package lint format types secrets secrets-baseline check bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,6 +52,12 @@ test: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## run all t
 	$(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile -m 'not alone' && others=0 || others=1; \
 	$(BIN)/python -m pytest -m alone && exit $$others
 
+image: ## build the container images, with docker, podman or buildah
+	@scripts/build-image $(ARGS)
+
+package: ## build the Debian package, into dist/
+	@scripts/build-deb $(ARGS)
+
 demo: setup setup-cc ## play the crash of an engine on long prompts, in a minute and a half (ARGS="--keep")
 	@PYTHONPATH=demo:tests $(BIN)/python -m incident $(ARGS)
 
@@ -61,7 +67,7 @@ dashboards: setup-dev setup-prometheus setup-cc setup-ebpf setup-pictures ## dra
 e2e: setup-dev setup-prometheus setup-cc ## play the incident at several nodes, from the first long prompt to the page, in two and a half minutes (OOMCAST_SEED=N)
 	@$(BIN)/python -m pytest -rP tests/e2e/test_incident.py $(ARGS)
 
-test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual machine: x86-64, root, 140 MB of disk, under two minutes
+test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual machine: x86-64, root, 140 MB of disk, under four minutes
 	@$(BIN)/python -m pytest tests/vm $(ARGS)
 
 test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time

@@ -237,7 +237,9 @@ def _debian() -> str | None:
 
 
 def _buildah() -> str | None:
-    return _commands("buildah") or _python_commands("hadolint")
+    if os.geteuid() != 0:
+        return "building and running images as the tests do takes root"
+    return _commands("buildah", "crun", "nsenter", "ip") or _python_commands("hadolint")
 
 
 def _python_commands(*names: str) -> str | None:
