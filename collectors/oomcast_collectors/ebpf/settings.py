@@ -92,7 +92,10 @@ class Allocations(_Model):
 class EbpfSettings(CollectorSettings):
     """Programs in the kernel, held by a child process. A run only publishes what the child last told."""
 
-    enabled: bool = Field(False, description="true starts a child process (150 MB, root) that loads programs with BCC")
+    enabled: bool = Field(
+        False,
+        description="true starts a child process (150 MB) that loads programs with BCC; docs/ebpf.md has its privileges",
+    )
     probes: tuple[Name, ...] = Field(
         ("allocations", "crashes", "oom_kills"),
         description="what to load; also major_faults, panics, cuda_streams, and what is in the folder",

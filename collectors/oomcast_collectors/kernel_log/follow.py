@@ -57,7 +57,8 @@ def open_log(path: Path) -> int:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotPresent(f"{path}: does not exist") from error
     except PermissionError as error:
-        raise NotPresent(f"{path}: not permitted; needs CAP_SYSLOG, or kernel.dmesg_restrict=0; in a container also the device") from error
+        reason = "not permitted; needs CAP_SYSLOG, or kernel.dmesg_restrict=0; in a container the device as well"
+        raise NotPresent(f"{path}: {reason}") from error
     except OSError as error:
         if error.errno in (errno.ENODEV, errno.ENXIO):
             raise NotPresent(f"{path}: no device behind it") from error
