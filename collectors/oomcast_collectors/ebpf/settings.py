@@ -94,7 +94,7 @@ class EbpfSettings(CollectorSettings):
 
     enabled: bool = Field(
         False,
-        description="true starts a child process (150 MB) that loads programs with BCC; docs/ebpf.md has its privileges",
+        description="true starts a child process (150 MB) that loads programs with BCC; privileges: docs/ebpf.md",
     )
     probes: tuple[Name, ...] = Field(
         ("allocations", "crashes", "oom_kills"),
