@@ -111,6 +111,7 @@ def test_a_change_rolls_the_pods_and_nothing_else_does() -> None:
     assert one == other
     users = [{"web": {"config": {"basic_auth_users": {"a": word}}}} for word in ("b", "c")]
     assert template(users[0]) != template(users[1])
+    assert template(users[0]) != template(users[0] | {"config": {"log": {"level": "debug"}}})
 
 
 def test_variables_of_ones_own_come_last() -> None:
