@@ -1,11 +1,10 @@
 """The chart's pod on this machine: its command, user, capabilities, mounts and settings, under a real runtime."""
 
-import json
 import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from cgroups import parent
-from deploy import containers
 from deploy.containers import Container, Rules, container
 from deploy.kubernetes import ROOT, Resource, environment, pod, render, settings_file
 from deploy.kubernetes import container as chart_container
@@ -53,8 +51,10 @@ def tracing(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def started(folder: Path, root: Path, resources: list[Resource], places: dict[str, Path]) -> Iterator[Container]:
-    """The pod's container. places: where a path of the node is here."""
+def started(
+    folder: Path, root: Path, resources: list[Resource], places: dict[str, Path], system_calls: Sequence[str] = ()
+) -> Iterator[Container]:
+    """The pod's container. places: where a path of the node is here. system_calls: that the profile here lacks."""
     spec, own = pod(resources), chart_container(resources)
     etc = folder / "etc"
     etc.mkdir()
@@ -68,6 +68,7 @@ def started(folder: Path, root: Path, resources: list[Resource], places: dict[st
     rules = Rules(
         user=f"{context['runAsUser']}:{context['runAsGroup']}",
         capabilities=[f"CAP_{name}" for name in context["capabilities"].get("add", [])],
+        system_calls=system_calls,
         binds=binds,
         environment=environment(resources, "127.0.0.1") | {"PYTHONDONTWRITEBYTECODE": "1"},
         host_pids=spec["hostPID"],
@@ -101,33 +102,14 @@ def test_without_any_right_it_sees_the_cgroups_of_the_node(root: Path, tmp_path:
         below = [(at, options.split(",")) for _, _, _, _, at, options, *_ in mounts if at.startswith("/host/")]
         assert {"/host/proc", "/host/sys", "/host/var/log/pods"} <= {at for at, _ in below}
         assert [at for at, options in below if "ro" not in options] == []
-        assert "level=error" not in one.log.read_text()
+        assert "level=error" not in one.log
         _fits(one, render())
         code, seconds = one.end()
     assert code == 0
     assert seconds < pod(render())["terminationGracePeriodSeconds"]
 
 
-@pytest.fixture
-def seccomp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The profile as containerd and docker have it since 2022: two calls are allowed with capabilities of their own.
-
-    That of podman and CRI-O, which is here, learned it in 2025.
-    """
-    own = {"bpf": ("CAP_BPF", "CAP_SYS_ADMIN"), "perf_event_open": ("CAP_PERFMON", "CAP_SYS_ADMIN")}
-    profile = json.loads(containers.SECCOMP.read_text())
-    for rule in profile["syscalls"]:
-        rule["names"] = [name for name in rule["names"] if name not in own]
-    profile["syscalls"] = [rule for rule in profile["syscalls"] if rule["names"]]
-    for call, capabilities in own.items():
-        for one in capabilities:
-            profile["syscalls"].append({"names": [call], "action": "SCMP_ACT_ALLOW", "includes": {"caps": [one]}})
-    (tmp_path / "seccomp.json").write_text(json.dumps(profile))
-    monkeypatch.setattr(containers, "SECCOMP", tmp_path / "seccomp.json")
-
-
 @needs("ebpf")
-@pytest.mark.usefixtures("seccomp")
 @pytest.mark.parametrize(
     ("mode", "attached"),
     [("kernel", {"crashes", "oom_kills"}), ("programs", {"allocations", "crashes", "oom_kills"})],
@@ -136,13 +118,15 @@ def test_ebpf_has_what_it_takes(mode: str, attached: set[str], root: Path, tmp_p
     resources = render({"ebpf": {"mode": mode}})
     with tracing(tmp_path / "tracing") as folder:
         places = _pods(tmp_path) | {"/sys/kernel/tracing": folder}
-        with started(tmp_path, root, resources, places) as one:
+        # containerd's profile allows these with their capabilities since 2022; podman's, which is here, since 2025.
+        calls = ("bpf", "perf_event_open") if mode == "kernel" else ()
+        with started(tmp_path, root, resources, places, calls) as one:
             page = _until(one, r'oomcast_ebpf_probe_attached\{probe="oom_kills"\} 1\.0', 180)
             found = dict(re.findall(r'^oomcast_ebpf_probe_attached\{probe="(\w+)"\} (\S+)$', page, re.MULTILINE))
-            assert found == dict.fromkeys(attached, "1.0"), one.log.read_text()
+            assert found == dict.fromkeys(attached, "1.0"), one.log
             subprocess.run(["sh", "-c", "kill -SEGV $$"], check=False, timeout=60)
             _until(one, r'oomcast_crashes_total\{.*signal="SIGSEGV".*\} [1-9]')
-            assert "level=error" not in one.log.read_text()
+            assert "level=error" not in one.log
             _fits(one, resources)
 
 
@@ -172,7 +156,7 @@ def _until(one: Container, series: str, seconds: float = 60) -> str:
     pattern = re.compile(f"^{series}", re.MULTILINE)
     end = time.monotonic() + seconds
     while not pattern.search(page := one.fetch(f"{URL}/metrics")):
-        assert time.monotonic() < end, f"no {series}\n{one.log.read_text()[-3000:]}"
+        assert time.monotonic() < end, f"no {series}\n{one.log[-3000:]}"
         time.sleep(0.2)
     return page
 
