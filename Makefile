@@ -76,7 +76,7 @@ test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on
 test-deploy: setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-deploy ## check and try the unit, the package, the image and the chart: 0.9 GB, some 5 minutes
 	@$(BIN)/python -m pytest -rP -n $$(nproc) --dist loadfile tests/deploy $(ARGS)
 
-generate: setup ## write the rules, the dashboards and their documentation anew, from the tables
+generate: setup ## write the rules, the dashboards, the copies in the chart and their documentation anew, from the tables
 	@PYTHONPATH=grafana $(BIN)/python scripts/generate.py
 
 lint: setup-dev ## check style: ruff and shellcheck

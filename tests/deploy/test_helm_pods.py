@@ -157,6 +157,11 @@ def test_it_outlives_what_it_watches_and_runs_everywhere() -> None:
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}
 
 
+def test_a_daemon_that_is_late_in_a_thrash_is_not_killed_for_it() -> None:
+    probe = container(render())["livenessProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 120
+
+
 def test_gpus_are_looked_at_and_not_taken() -> None:
     resources = render(MODES["gpu"])
     assert pod(resources)["runtimeClassName"] == "nvidia"
