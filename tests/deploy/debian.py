@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.node import ADDRESS, Machine, Node
+from deploy.node import ADDRESS, Machine, Node, node
 from requires import cache
 
 ROOT = Path(__file__).parents[2]
@@ -81,13 +82,14 @@ def repack(package: Path, version: str, wanted: str, change: Callable[[Path], No
         subprocess.run(pack, check=True, timeout=120, stdout=subprocess.DEVNULL)
 
 
-def installed(directory: Path) -> Node:
-    """The files of a machine with the older version on it, which systemd has not started yet."""
+@contextmanager
+def installed() -> Iterator[Node]:
+    """The files of a machine with the older version on it, which systemd has not started yet; removed afterwards."""
     made = packages()
-    node = Node(directory, made.directory)
-    done = node.chroot(*DPKG, "--install", made.file(made.version))
-    assert done.returncode == 0, done.stderr
-    return node
+    with node(made.directory) as files:
+        done = files.chroot(*DPKG, "--install", made.file(made.version))
+        assert done.returncode == 0, done.stderr
+        yield files
 
 
 def dpkg(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.debian import ROOT, SETTINGS, URL, dpkg, metrics, packages, runs, status
-from deploy.node import Machine, Node
+from deploy.node import Machine, node
 from requires import needs
 
 pytestmark = needs("debian")
@@ -15,16 +15,14 @@ SITE = "/usr/lib/oomcast/lib/python3.11/site-packages"
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def installed() -> Iterator[Machine]:
     """A machine on which the package has been installed with nobody there, and an ordinary user, alice."""
     made = packages()
-    node = Node(tmp_path_factory.mktemp("node") / "files", made.directory)
-    with node.boot() as machine:
+    with node(made.directory) as files, files.boot() as machine:
         machine.said("useradd", "--create-home", "alice")
         done = dpkg(machine, "--install", made.file(made.version))
         assert done.returncode == 0, done.stderr
         yield machine
-    node.remove()
 
 
 def test_the_user_cannot_log_in(installed: Machine) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.debian import DPKG, SETTINGS, dpkg, installed, packages, status
-from deploy.node import Machine, Node
+from deploy.node import Machine, Node, node
 from requires import needs
 
 pytestmark = needs("debian")
@@ -31,14 +31,13 @@ LEFT = {
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    files = Node(tmp_path / "node", packages().directory)
-    yield files
-    files.remove()
+def image() -> Iterator[Node]:
+    with installed() as files:
+        yield files
 
 
-def test_removed_it_keeps_settings_and_purged_it_leaves_nothing(node: Node) -> None:
-    with node.boot() as machine:
+def test_removed_it_keeps_settings_and_purged_it_leaves_nothing() -> None:
+    with node(packages().directory) as files, files.boot() as machine:
         before = _snapshot(machine)
         assert dpkg(machine, "--install", packages().file(packages().version)).returncode == 0
         assert len(_snapshot(machine) - before) > 1000
@@ -72,29 +71,27 @@ def test_removed_it_keeps_settings_and_purged_it_leaves_nothing(node: Node) -> N
     assert [pattern for pattern in LEFT if not any(re.search(pattern, line) for line in differences)] == []
 
 
-def test_drop_ins_of_the_administrator_stay(tmp_path: Path) -> None:
-    node = installed(tmp_path / "node")
+def test_drop_ins_of_the_administrator_stay(image: Node) -> None:
     own = "/etc/systemd/system/oomcast.service.d/own.conf"
     write = f"mkdir {Path(own).parent}; echo '[Service]' >{own}; {' '.join(DPKG)} --purge oomcast; cat {own}"
-    done = node.chroot("sh", "-euc", write)
+    done = image.chroot("sh", "-euc", write)
     assert done.stdout.endswith("\n[Service]\n"), done.stderr
-    node.remove()
 
 
-def test_without_a_systemd_that_runs_it_is_installed_and_purged(tmp_path: Path) -> None:
-    node = installed(tmp_path / "node")
+def test_without_a_systemd_that_runs_it_is_installed_and_purged(image: Node) -> None:
     wants = "/etc/systemd/system/multi-user.target.wants/oomcast.service"
-    shown = node.chroot("sh", "-euc", f"readlink {wants}; getent passwd oomcast; oomcast --version").stdout.splitlines()
+    shown = image.chroot(
+        "sh", "-euc", f"readlink {wants}; getent passwd oomcast; oomcast --version"
+    ).stdout.splitlines()
     assert shown[0] == "/lib/systemd/system/oomcast.service"
     assert shown[1].startswith("oomcast:x:")
     assert shown[2] == f"oomcast {packages().version}"
     # Settings that come later, with the machine, are no business of whoever makes its image.
     upgrade = f"echo 'http: [' >{SETTINGS}; {' '.join(DPKG)} --install {packages().file(packages().newer)}"
-    done = node.chroot("sh", "-euc", f"{upgrade}; {' '.join(DPKG)} --purge oomcast")
+    done = image.chroot("sh", "-euc", f"{upgrade}; {' '.join(DPKG)} --purge oomcast")
     assert done.returncode == 0, done.stderr
     search = "find /etc /usr /var /lib/systemd -name '*oomcast*'; getent passwd oomcast; getent group oomcast; echo end"
-    assert node.chroot("sh", "-c", search).stdout == "end\n"
-    node.remove()
+    assert image.chroot("sh", "-c", search).stdout == "end\n"
 
 
 def _use(machine: Machine) -> None:

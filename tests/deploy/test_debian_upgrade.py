@@ -3,13 +3,12 @@
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from cgroups import Cgroup
 from deploy.debian import DPKG, SETTINGS, dpkg, installed, main_pid, metrics, packages, runs, status, value
-from deploy.node import Machine, Node
+from deploy.node import Machine, Node, node
 from requires import needs
 
 pytestmark = needs("debian")
@@ -18,24 +17,22 @@ PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def image() -> Iterator[Node]:
     """Files of a machine with the older version on them."""
-    node = installed(tmp_path_factory.mktemp("image") / "node")
-    yield node
-    node.remove()
+    with installed() as files:
+        yield files
 
 
 @pytest.fixture
-def node(image: Node, tmp_path: Path) -> Iterator[Node]:
-    files = Node(tmp_path / "node", packages().directory, image)
-    yield files
-    files.remove()
+def copy(image: Node) -> Iterator[Node]:
+    with node(packages().directory, image) as files:
+        yield files
 
 
 @pytest.fixture
-def machine(node: Node) -> Iterator[Machine]:
+def machine(copy: Node) -> Iterator[Machine]:
     """One on which the older version runs."""
-    with node.boot() as running:
+    with copy.boot() as running:
         assert main_pid(running) != 0
         yield running
 
@@ -72,20 +69,20 @@ def test_an_upgrade_keeps_settings_and_begins_to_count_anew(machine: Machine) ->
     victim.remove()
 
 
-def test_settings_that_both_sides_changed_are_the_administrator_s(node: Node) -> None:
+def test_settings_that_both_sides_changed_are_the_administrator_s(copy: Node) -> None:
     made = packages()
     # What unattended upgrades ask for. Without it dpkg asks who is there, as for each file in /etc.
     steps = f"echo '# mine' >>{SETTINGS}; {' '.join(DPKG)} --force-confold --install {made.file(made.changed)}"
-    done = node.chroot("sh", "-euc", f"{steps}; tail -n 1 {SETTINGS}; sed -n 1,/^http/p {SETTINGS}.dpkg-dist")
+    done = copy.chroot("sh", "-euc", f"{steps}; tail -n 1 {SETTINGS}; sed -n 1,/^http/p {SETTINGS}.dpkg-dist")
     assert done.returncode == 0, done.stderr
     assert "\n# mine\n" in done.stdout
     assert "\n# As of a later version.\n" in done.stdout
 
 
-def test_settings_that_nobody_changed_are_replaced(node: Node) -> None:
-    done = node.chroot(*DPKG, "--install", packages().file(packages().changed))
+def test_settings_that_nobody_changed_are_replaced(copy: Node) -> None:
+    done = copy.chroot(*DPKG, "--install", packages().file(packages().changed))
     assert done.returncode == 0, done.stderr
-    shown = node.chroot("sh", "-c", "cat /etc/oomcast/*; ls /etc/oomcast").stdout
+    shown = copy.chroot("sh", "-c", "cat /etc/oomcast/*; ls /etc/oomcast").stdout
     assert "\n# As of a later version.\n" in shown
     assert shown.endswith("\noomcast.yaml\n")
 
