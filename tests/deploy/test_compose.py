@@ -44,6 +44,15 @@ def test_the_specification_allows_it(name: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_with_gpus_nothing_contradicts_the_first_file() -> None:
+    # What compose refuses though the specification's schema has no objection: two names for one thing, of two values.
+    ((name, gpu),) = composed.services(composed.DIRECTORY / "compose.gpu.yaml").items()
+    plain, resources = SERVICES[name], gpu["deploy"]["resources"]
+    assert resources.keys() == {"reservations"}
+    assert resources["reservations"]["memory"] == plain["mem_reservation"]
+    assert not gpu.keys() & plain.keys()
+
+
 def test_whatever_it_mounts_is_there() -> None:
     for service in SERVICES.values():
         for target, source in composed.binds(service).items():
