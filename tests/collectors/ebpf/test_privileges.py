@@ -1,11 +1,13 @@
 """What works with which of the superuser's privileges, and what is said of the rest: real children under setpriv."""
 
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from collectors.ebpf.followed import expect, follow, program
+from collectors.ebpf.followed import expect, follow, own, program
 from collectors.ebpf.live import COMMAND, Live
 from collectors.ebpf.privileged import STRANGER, having, python, without
 from collectors.ebpf.test_generic import attached
@@ -78,6 +80,38 @@ def test_functions_of_programs_take_more(held: tuple[int, tuple[str, ...]]) -> N
             assert crashes(live, crashing) == {("SIGSEGV", crashing): 1}
             # What a call costs cannot be measured on a machine that is busy, which is said as well.
             assert not [line for line in live.logs if "could not be measured" not in line]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_processes_of_others_take_it_of_root_too(reads: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        sleeping = Path(folder, own("sleep"))
+        shutil.copy("/bin/sleep", sleeping)
+        user = [f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
+        process = subprocess.Popen(["setpriv", *user, str(sleeping), "600"])
+        targets = {"engines": False, "processes": [sleeping.name]}
+        # Which look into two files of it, one after another.
+        settings = {"allocations": {"pairs": ["rust"]}}
+        held = having(0, *PROGRAMS, *([READ] if reads else []))
+        try:
+            with Live(["allocations"], targets, settings, command=(*held, *COMMAND)) as live:
+                live.targets(1)
+                failures = live.value("oomcast_ebpf_probe_failures_total", "allocations") or 0
+                live.settle()
+                live.settle()
+                assert ((live.value("oomcast_ebpf_probe_points", "allocations") or 0) > 0) == reads
+                if reads:
+                    assert not live.logs
+                else:
+                    # It goes on failing, and says so once.
+                    assert (live.value("oomcast_ebpf_probe_failures_total", "allocations") or 0) > failures
+                    (line,) = live.logs
+                    assert line.startswith(f"the probe allocations is not attached to process {process.pid}: ")
+                    assert line.endswith("; if it is another user's, that takes CAP_DAC_READ_SEARCH")
+        finally:
+            process.kill()
+            process.wait()
 
 
 def settings(tmp_path: Path, probes: str = "[allocations, crashes, oom_kills]") -> str:

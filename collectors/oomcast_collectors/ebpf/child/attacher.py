@@ -159,8 +159,9 @@ class Attacher:
         except (EbpfError, OSError) as error:
             if self._is_there(pid):
                 self._failures[program.name] += 1
-                text = f"the probe {program.name} is not attached to process {pid}: {error}"
-                self._log.report((program.name, pid), str(error), logging.WARNING, text)
+                text = f"the probe {program.name} is not attached to process {pid}: {error}{_hint(error)}"
+                # A line for a process: each function and each file fails anew, and says something else each time.
+                self._log.report((program.name, pid), attached.process.start, logging.WARNING, text)
 
     def _detach(self, attached: _Attached, program: Program, group: str, *, wait: bool = True) -> None:
         program.detach(attached.descriptors.pop((program.name, group), []), wait=wait)
@@ -174,6 +175,10 @@ class Attacher:
             return bool(mapped(self._proc, pid))
         except OSError:
             return False
+
+
+def _hint(error: Exception) -> str:
+    return "; if it is another user's, that takes CAP_DAC_READ_SEARCH" if isinstance(error, PermissionError) else ""
 
 
 def _entries(program: Program, group: str) -> set[str | None]:
