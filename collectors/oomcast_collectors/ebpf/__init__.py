@@ -43,7 +43,9 @@ class EbpfCollector:
         self._starts = metrics.CHILD_STARTS.series()
 
     def start(self) -> None:
-        if missing():
+        # Once: each look tries system calls, and what audits those that are refused would have one a second.
+        self._lacking = missing()
+        if self._lacking:
             return
         settings, context = self._settings, self._context
         refused = _for_programs(settings)
@@ -65,7 +67,7 @@ class EbpfCollector:
         """Raises NotPresent where there can be no programs in the kernel, EbpfError while there is no child to tell."""
         supervisor = self._supervisor
         if supervisor is None:
-            raise NotPresent(missing() or self._lacking or "the collector is stopped")
+            raise NotPresent(self._lacking or "the collector is stopped")
         # The first report takes as long as the compiler does.
         reported = supervisor.wait(_PATIENCE)
         if supervisor.absent:

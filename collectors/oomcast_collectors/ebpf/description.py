@@ -108,8 +108,9 @@ def read(name: str, folder: Path | None) -> tuple[Description, str]:
 
     Raises DescriptionError, whose text names the file.
     """
-    home = SHIPPED if folder is None or is_shipped(name, folder) else folder
+    home = folder or SHIPPED
     try:
+        home = SHIPPED if folder is None or is_shipped(name, folder) else folder
         texts = [_text(home / f"{name}{suffix}") for suffix in (".yaml", ".c")]
         return Description.model_validate(yaml.safe_load(texts[0])), texts[1]
     except OSError as error:

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -45,9 +46,9 @@ class Tracefs(Enum):
 
 
 def release() -> tuple[int, ...]:
-    """Of the kernel: (6, 10)."""
-    numbers = platform.release().split("-")[0].split(".")[:2]
-    return tuple(int(number) for number in numbers if number.isdigit())
+    """Of the kernel: (6, 10); () where that is no number."""
+    found = re.match(r"(\d+)\.(\d+)", platform.release())
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def tracefs() -> Tracefs:
@@ -67,7 +68,8 @@ def lacking_for_kernel() -> str:
     held = _held()
     if lacking := _absent(held, "CAP_BPF", "CAP_PERFMON"):
         return f"programs in the kernel take {_all_of(lacking)} (or CAP_SYS_ADMIN), which the daemon lacks; {_HELP}"
-    return _tracefs(held) or _refusal()
+    # In this order: in a user namespace it cannot read tracefs either, which no capability there would mend.
+    return _refusal(held) or _tracefs(held)
 
 
 def lacking_for_programs() -> str:
@@ -102,19 +104,19 @@ def _tracefs(held: int) -> str:
     return ""
 
 
-def _refusal() -> str:
+def _refusal(held: int) -> str:
     """What the kernel refuses although capabilities suffice, and what may be behind that."""
-    for call, number in (("bpf()", _loads()), ("perf_event_open()", _opens())):
-        if number in _REFUSALS:
-            return (number == errno.EACCES and _paranoid()) or (
+    for call, attempt in (("bpf()", _loads), ("perf_event_open()", _opens)):
+        if (number := attempt()) in _REFUSALS:
+            return (attempt is _opens and number == errno.EACCES and _paranoid(held)) or (
                 f"the kernel refuses {call} ({os.strerror(number)}) in spite of the daemon's capabilities: {_behind()}"
             )
     return ""  # what is wrong else will be said by what fails
 
 
-def _paranoid() -> str:
+def _paranoid(held: int) -> str:
     paranoid = _number("/proc/sys/kernel/perf_event_paranoid")
-    if paranoid <= _STRICTEST:
+    if paranoid <= _STRICTEST or _has(held, "CAP_SYS_ADMIN"):
         return ""
     return (
         f"kernel.perf_event_paranoid is {paranoid}, where this kernel wants CAP_SYS_ADMIN for what else takes"
@@ -146,7 +148,7 @@ def _absent(held: int, *names: str) -> list[str]:
 
 
 def _to_read() -> Sequence[str]:
-    """What it takes to read what is the superuser's, or another user's."""
+    """What it takes to read what is the superuser's. What is another user's takes it of root too."""
     return () if os.geteuid() == 0 else ("CAP_DAC_READ_SEARCH",)
 
 

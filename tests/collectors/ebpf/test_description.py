@@ -117,3 +117,8 @@ def test_a_description_is_not_changed_by_those_who_read_it() -> None:
     description = Description.model_validate({"help": "x", "tracepoints": [{"event": "a:b", "function": "f"}]})
     with pytest.raises(ValueError, match="frozen"):
         description.help = "y"
+
+
+def test_a_folder_that_cannot_be_looked_into() -> None:
+    with pytest.raises(DescriptionError, match="File name too long"):
+        read("crashes", Path("/", "x" * 300))

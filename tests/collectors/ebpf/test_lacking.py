@@ -119,17 +119,30 @@ def test_a_seccomp_filter(call: int, number: int, refused: str) -> None:
     assert reason.startswith(f"the kernel refuses {refused} in spite of the daemon's capabilities: there is a seccomp")
 
 
-def test_a_user_namespace() -> None:
-    reason = said(["unshare", "--user", "--map-root-user", "--mount"], KERNEL)
+@pytest.mark.parametrize("uid", [0, STRANGER])
+def test_a_user_namespace(uid: int) -> None:
+    """Of root, who can read tracefs there, and of somebody who cannot."""
+    reason = said([*having(uid, "setfcap"), "unshare", "--user", "--map-root-user", "--mount"], KERNEL)
     assert reason.endswith(": they are those of a user namespace, and count for nothing here")
 
 
-@pytest.mark.parametrize(("paranoid", "blamed"), [("3", True), ("2", False)])
-def test_a_distributions_kernel_that_wants_more(tmp_path: Path, paranoid: str, blamed: bool) -> None:
+@pytest.mark.parametrize(
+    ("paranoid", "held", "call", "blamed"),
+    [
+        ("3", BOTH, PERF_EVENT_OPEN, True),
+        ("2", BOTH, PERF_EVENT_OPEN, False),
+        ("3", ("sys_admin",), PERF_EVENT_OPEN, False),
+        ("3", BOTH, BPF, False),
+    ],
+)
+def test_a_distributions_kernel_that_wants_more(
+    tmp_path: Path, paranoid: str, held: Sequence[str], call: int, blamed: bool
+) -> None:
     """Such a kernel refuses with that very error, at values that others do not know."""
     (tmp_path / "paranoid").write_text(f"{paranoid}\n")
     bound = f"mount --bind {tmp_path / 'paranoid'} /proc/sys/kernel/perf_event_paranoid"
-    held = ["unshare", "--mount", "sh", "-c", f'{bound}; exec "$@"', "sh", *having(0, *BOTH)]
-    reason = said(held, filtered(PERF_EVENT_OPEN, EACCES), KERNEL)
+    command = ["unshare", "--mount", "sh", "-c", f'{bound}; exec "$@"', "sh", *having(0, *held)]
+    reason = said(command, filtered(call, EACCES), KERNEL)
+    assert reason
     remedy = "give the daemon that, or sysctl kernel.perf_event_paranoid=2"
     assert (reason.startswith("kernel.perf_event_paranoid is 3,") and reason.endswith(remedy)) == blamed

@@ -23,6 +23,8 @@ def test_nothing_is_missing_here() -> None:
         ("6.18.5-amd64", True),
         ("5.10.0-28-cloud-amd64", True),
         ("10.0", True),
+        ("6.10-rc3", True),
+        ("6.10+", True),
         ("5.7.19", False),
         ("4.19.0-26-amd64", False),
         ("", False),
