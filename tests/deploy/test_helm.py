@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.kubernetes import CHART, CI, ROOT, VERSIONS, helm, of, pod, problems, refused, render
+from deploy.kubernetes import CHART, CI, ROOT, VERSIONS, documents, helm, of, pod, problems, refused, render
 from oomcast import __version__
 from requires import needs
 
@@ -95,6 +95,9 @@ def test_what_is_misspelt_is_found(kind: str, old: str, new: str, said: str) -> 
         ({"resources": {"memory": "128 MB"}}, "at '/resources/memory': '128 MB' does not match pattern"),
         ({"resources": {"limits": {"cpu": 1}}}, "at '/resources': additional properties 'limits' not allowed"),
         ({"updateStrategy": {"maxUnavailable": "none"}}, "at '/updateStrategy/maxUnavailable'"),
+        ({"updateStrategy": {"maxUnavailable": "0%"}}, "at '/updateStrategy/maxUnavailable'"),
+        ({"gpu": None}, "missing property 'gpu'"),
+        ({"networkPolicy": {"enabled": True, "namespaceSelector": None}}, "would admit everybody"),
         ({"requests": {"directory": "run/oomcast"}}, "at '/requests/directory'"),
         ({"podMonitor": {"interval": "15"}}, "at '/podMonitor/interval': '15' does not match pattern"),
         ({"podMonitor": {"enabled": "yes"}}, "at '/podMonitor/enabled': got string, want boolean"),
@@ -111,6 +114,29 @@ def test_what_is_misspelt_is_found(kind: str, old: str, new: str, said: str) -> 
 )
 def test_wrong_values_are_refused_with_the_reason(values: dict[str, Any], said: str) -> None:
     assert said in refused(values)
+
+
+@pytest.mark.parametrize("name", ["123", "true", "1e5"])
+def test_names_that_yaml_takes_for_something_else_stay_names(name: str) -> None:
+    every = {key: {"enabled": True} for key in ("networkPolicy", "prometheusRule", "requests", "gpu")}
+    names = {"fullnameOverride": name, "priorityClassName": name, "serviceAccount": {"name": name}}
+    web = {"tlsSecret": name, "config": {"http_server_config": {"http2": False}}}
+    values = every | names | {"web": web, "podMonitor": {"enabled": True, "namespace": name}}
+    done = helm("template", name, CHART, "--namespace", name, "--values", "-", given=json.dumps(values))
+    assert done.code == 0, done.err
+    for one in documents(done.out):
+        assert problems(one, VERSIONS[-1]) == []
+        assert one["metadata"]["namespace"] == name
+    # The other choice of secrets and of what the name comes from.
+    values = {"web": {"existingSecret": name}}
+    done = helm("template", name, CHART, "--namespace", name, "--values", "-", given=json.dumps(values))
+    assert [found for one in documents(done.out) for found in problems(one, VERSIONS[-1])] == []
+
+
+@pytest.mark.parametrize("key", ["labels", "annotations", "podLabels", "podAnnotations", "config", "nodeSelector"])
+def test_what_is_null_is_empty(key: str) -> None:
+    for one in render({key: None}):
+        assert problems(one, VERSIONS[-1]) == []
 
 
 def test_every_object_that_the_schema_describes_is_closed() -> None:

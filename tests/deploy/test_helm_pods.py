@@ -60,8 +60,8 @@ def test_what_the_container_may_do(mode: str) -> None:
     resources = render(MODES[mode])
     assert container(resources)["securityContext"] == CONTEXTS[mode]
     user = container(resources)["securityContext"]["runAsUser"]
-    # Root reads the settings as their owner, another user as one of their group.
-    group = {} if user == 0 else {"fsGroup": user}
+    # Root reads settings and names of pods as their owner, another user as one of their groups.
+    group = {} if user == 0 else {"fsGroup": user, "supplementalGroups": [0]}
     assert pod(resources)["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}} | group
 
 
@@ -113,16 +113,18 @@ def test_nothing_of_the_node_can_be_written_but_the_directory_of_the_socket(valu
             assert "mountPropagation" not in one
 
 
-def test_the_directory_of_the_socket_is_given_to_the_daemon() -> None:
-    resources = render({"requests": {"enabled": True}})
+@pytest.mark.parametrize("mode", ["default", "kernel", "others", "log"])
+def test_the_directory_of_the_socket_is_given_to_the_daemon(mode: str) -> None:
+    resources = render(MODES["requests"] | MODES[mode])
     (first,) = pod(resources)["initContainers"]
+    user = container(resources)["securityContext"]["runAsUser"]
+    assert f"{user}, {user}" in first["command"][3]
     assert first["command"][-1] == "/run/oomcast"
     assert first["image"] == container(resources)["image"]
     assert first["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
     assert first["securityContext"]["allowPrivilegeEscalation"] is False
     assert first["resources"]["requests"]["memory"] == first["resources"]["limits"]["memory"]
-    for root in ("kernel", "log"):
-        assert "initContainers" not in pod(render(MODES["requests"] | MODES[root]))
+    assert "initContainers" not in pod(render(MODES[mode]))
 
 
 def test_pids_of_the_host_only_where_they_are_named() -> None:
@@ -147,11 +149,13 @@ def test_ebpf_takes_more_memory() -> None:
     }
 
 
-def test_it_outlives_what_it_watches_and_runs_everywhere() -> None:
+def test_it_outlives_what_it_watches_and_runs_on_every_linux() -> None:
     found = pod(render())
     assert found["priorityClassName"] == "system-node-critical"
     assert found["tolerations"] == [{"operator": "Exists"}]
-    assert "nodeSelector" not in found
+    # Nodes with Windows have a taint at most, and all are tolerated.
+    assert found["nodeSelector"] == {"kubernetes.io/os": "linux"}
+    assert pod(render({"nodeSelector": {"a": "b"}}))["nodeSelector"] == {"a": "b", "kubernetes.io/os": "linux"}
     assert found["terminationGracePeriodSeconds"] <= 10
     strategy = of(render(), "DaemonSet")["spec"]["updateStrategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}

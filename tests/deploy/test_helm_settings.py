@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.kubernetes import CI, environment, of, pod, render, settings, settings_file
+from deploy.kubernetes import CHART, CI, environment, helm, of, pod, render, settings, settings_file
 from oomcast.settings import SettingsError
 from oomcast.webconfig import load as load_web
 from requires import needs
@@ -62,6 +62,14 @@ def test_the_mode_of_ebpf_switches_on_what_it_can(tmp_path: Path) -> None:
     assert ebpf({"ebpf": {"mode": "programs"}}, tmp_path) == (True, ["allocations", "crashes", "oom_kills"])
     chosen = {"collectors": {"ebpf": {"probes": ["major_faults"]}}}
     assert ebpf({"ebpf": {"mode": "kernel"}, "config": chosen}, tmp_path) == (True, ["major_faults"])
+
+
+def test_a_section_without_a_line_says_nothing(tmp_path: Path) -> None:
+    # As in the example file, where all lines are comments.
+    config: dict[str, Any] = {"log": None, "collectors": {"ebpf": None, "gpu": {"expected": None}}}
+    assert ebpf({"ebpf": {"mode": "kernel"}, "config": config}, tmp_path) == (True, ["crashes", "oom_kills"])
+    assert ebpf({"config": {"collectors": None, "http": None}}, tmp_path)[0] is False
+    assert "Whoever reaches" in helm("install", "--dry-run=client", "a", CHART, "--set", "config.collectors=null").out
 
 
 def test_the_socket_is_where_it_is_mounted(tmp_path: Path) -> None:

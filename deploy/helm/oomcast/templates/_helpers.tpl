@@ -1,3 +1,4 @@
+{{/* Names are quoted wherever they are used: a release, or a namespace, may be called 123 or true. */}}
 {{- define "oomcast.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
@@ -17,7 +18,7 @@
 {{/* The name is not to be changed: scrape configurations select pods by it. */}}
 {{- define "oomcast.selectorLabels" -}}
 app.kubernetes.io/name: oomcast
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "oomcast.labels" -}}
@@ -25,15 +26,15 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $_ := set $own "app.kubernetes.io/version" .Chart.AppVersion -}}
 {{- $_ := set $own "app.kubernetes.io/managed-by" .Release.Service -}}
 {{- $_ := set $own "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") -}}
-{{- merge $own .Values.labels | toYaml -}}
+{{- merge $own (.Values.labels | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* The metadata of an object. Takes a dict: root, name, and namespace, labels, annotations where it has its own. */}}
 {{- define "oomcast.metadata" -}}
 {{- $labels := include "oomcast.labels" .root | fromYaml -}}
-{{- $annotations := merge (dict) (.annotations | default dict) .root.Values.annotations -}}
-name: {{ .name }}
-namespace: {{ .namespace | default .root.Release.Namespace }}
+{{- $annotations := merge (dict) (.annotations | default dict) (.root.Values.annotations | default dict) -}}
+name: {{ .name | quote }}
+namespace: {{ .namespace | default .root.Release.Namespace | quote }}
 labels:
   {{- merge $labels (.labels | default dict) | toYaml | nindent 2 }}
 {{- with $annotations }}
@@ -124,7 +125,7 @@ capabilities:
 appArmorProfile:
   {{- if hasPrefix "Localhost/" $profile }}
   type: Localhost
-  localhostProfile: {{ trimPrefix "Localhost/" $profile }}
+  localhostProfile: {{ trimPrefix "Localhost/" $profile | quote }}
   {{- else }}
   type: {{ $profile }}
   {{- end }}
@@ -138,7 +139,7 @@ appArmorProfile:
 {{- if .Values.web.tlsSecret -}}
 {{- $_ := set $derived "tls_server_config" (dict "cert_file" "tls.crt" "key_file" "tls.key") -}}
 {{- end -}}
-{{- with merge (deepCopy .Values.web.config) $derived }}{{ toYaml . }}{{ end -}}
+{{- with merge (deepCopy (.Values.web.config | default dict)) $derived }}{{ toYaml . }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
@@ -169,7 +170,12 @@ httpGet:
 
 {{/* oomcast.yaml: what the values ask for, overlaid with what `config` says. */}}
 {{- define "oomcast.settings" -}}
-{{- $config := .Values.config -}}
+{{- /* A section whose lines are all comments, as in the example, is null and says nothing. */}}
+{{- $config := deepCopy (.Values.config | default dict) -}}
+{{- range list $config ($config.collectors | default dict) -}}
+{{- $section := . -}}
+{{- range $key, $value := $section }}{{ if kindIs "invalid" $value }}{{ $_ := unset $section $key }}{{ end }}{{ end -}}
+{{- end -}}
 {{- if hasKey ($config.http | default dict) "listen" }}{{ fail "config.http.listen: set port, listen and hostNetwork instead" }}{{ end -}}
 {{- if hasKey ($config.http | default dict) "web_config" }}{{ fail "config.http.web_config: set web instead" }}{{ end -}}
 {{- if hasKey $config "paths" }}{{ fail "config.paths: the chart mounts the node below /host and says so itself" }}{{ end -}}
@@ -190,5 +196,5 @@ httpGet:
 {{- if or .Values.web.existingSecret (include "oomcast.webConfig" .) -}}
 {{- $_ := set $derived "http" (dict "web_config" "web.yml") -}}
 {{- end -}}
-{{- mergeOverwrite $derived (deepCopy $config) | toYaml -}}
+{{- mergeOverwrite $derived $config | toYaml -}}
 {{- end -}}
