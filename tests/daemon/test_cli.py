@@ -90,6 +90,16 @@ def test_check_of_bad_settings(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_check_of_the_settings_alone_starts_no_collector(tmp_path: Path) -> None:
+    config, environment = with_plugins(tmp_path, {"parent": "PARENT", "hangs": "HANGS"})
+    done = oomcast("check", "--settings", *config, environment=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "settings: ok\n", "")
+    assert not (tmp_path / "stopped").exists()
+    done = oomcast("check", "--settings", environment={"OOMCAST_LOG__LEVEL": "loud"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "log.level" in done.stderr
+
+
 @pytest.mark.parametrize("arguments", [("check",), ("run", "--once"), ("snapshot", "--interval", "0")])
 def test_no_command_leaves_a_child_of_a_collector_behind(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     config, environment = with_plugins(tmp_path, {"parent": "PARENT", "hangs": "HANGS"})

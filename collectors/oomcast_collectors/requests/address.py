@@ -104,4 +104,4 @@ def _clear(path: Path) -> None:
                 raise AddressError(f"{path}: whose socket it is cannot be told: {error.strerror}") from error
             path.unlink(missing_ok=True)
             return
-    raise AddressError(f"{path}: another process receives there")
+    raise AddressError(f"{path}: another process receives there; a daemon that runs?")
