@@ -27,10 +27,10 @@ _USUAL = [{"allow": True, "type": "c", "major": 1, "minor": minor, "access": "rw
 class Rules:
     """What a container may. The defaults are no rights, an ordinary user and nothing of the host.
 
-    capabilities: effective for root only, as engines know no ambient ones. devices: of the host, to be read. binds:
-    that in the container by file or directory of the host, read-only with all that is mounted below. volumes: the same,
-    to write in. system_calls: allowed beyond the profile. network: the process whose network it has, else it gets its
-    own. memory: bytes.
+    groups: by number, beside the one of `user`. capabilities: effective for root only, as engines know no ambient ones.
+    devices: of the host, to be read. binds: that in the container by file or directory of the host, read-only with all
+    that is mounted below. volumes: the same, to write in. system_calls: allowed beyond the profile. network: the
+    process whose network it has, else it gets its own. memory: bytes.
     """
 
     user: str = "10001:10001"
@@ -43,6 +43,7 @@ class Rules:
     host_pids: bool = False
     network: int | None = None
     memory: int = 256 << 20
+    groups: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _config(root: Path, image: Mapping[str, Any], rules: Rules, name: str) -> di
     return {
         "ociVersion": "1.0.2",
         "process": {
-            "user": {"uid": int(user), "gid": int(group)},
+            "user": {"uid": int(user), "gid": int(group), "additionalGids": list(rules.groups)},
             "args": [*image["Entrypoint"], *image["Cmd"]],
             "env": [*image["Env"], *(f"{key}={value}" for key, value in rules.environment.items())],
             "cwd": image.get("WorkingDir") or "/",

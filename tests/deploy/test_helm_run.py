@@ -22,6 +22,8 @@ pytestmark = needs("helm", "debian", "buildah", "cgroup")
 URL = "http://127.0.0.1:19128"
 LEFT = {"/var/log/pods", "/var/log/containers"}
 """Of a node with a kubelet; here they are folders of the test."""
+UID = "6a4dbd3e-64a5-4a2c-9a2e-0f2f4f6e8d11"
+"""Of a pod."""
 
 
 @pytest.fixture
@@ -73,6 +75,7 @@ def started(
         environment=environment(resources, "127.0.0.1") | {"PYTHONDONTWRITEBYTECODE": "1"},
         host_pids=spec["hostPID"],
         memory=_bytes(own["resources"]["limits"]["memory"]),
+        groups=spec["securityContext"].get("supplementalGroups", []),
     )
     image: dict[str, Any] = {
         "Entrypoint": [],
@@ -86,7 +89,7 @@ def started(
 
 def test_without_any_right_it_sees_the_cgroups_of_the_node(root: Path, tmp_path: Path) -> None:
     with parent("helm") as mine, started(tmp_path, root, render(), _pods(tmp_path)) as one:
-        leaf = mine.child("leaf")
+        leaf = mine.child(f"kubepods-pod{UID.replace('-', '_')}.slice")
         leaf.limit(50 << 20)
         status = Path(f"/proc/{one.pid}/status").read_text()
         assert "Uid:\t10001\t10001\t10001\t10001" in status
@@ -94,6 +97,7 @@ def test_without_any_right_it_sees_the_cgroups_of_the_node(root: Path, tmp_path:
         with leaf.run("sleep", "300") as sleeper:
             _until(one, rf'oomcast_cgroup_memory_effective_limit_bytes\{{cgroup="{leaf.path}"\}} 5\.24288e\+07')
             sleeper.kill()
+        _until(one, r'oomcast_cgroup_info\{.*k8s_namespace="models",k8s_pod="llama-0"')
         page = _until(one, r'oomcast_collector_up\{collector="host"\} ')
         assert "oomcast_host_memory_total_bytes " in page
         assert _states(page) == {"cgroup": "1.0", "host": "1.0"}
@@ -143,11 +147,13 @@ def test_the_directory_of_the_socket_becomes_the_daemons(tmp_path: Path) -> None
 
 
 def _pods(folder: Path) -> dict[str, Path]:
-    """Folders in place of those that a kubelet makes."""
+    """Folders in place of those that a kubelet makes, of its modes, with a pod in them."""
     made = {}
     for path in sorted(LEFT):
         made[path] = folder / os.path.basename(path)  # noqa: PTH119 - of a path that is not here
         made[path].mkdir()
+    made["/var/log/pods"].chmod(0o750)
+    (made["/var/log/pods"] / f"models_llama-0_{UID}" / "engine").mkdir(parents=True)
     return made
 
 
