@@ -59,16 +59,21 @@ class Hardship:
         self._looks = [_look(at, files) for at, files in read["looks"]]
 
     def answers(self, *phases: str) -> list[Answer]:
-        """Those that ended within the phases."""
-        return [answer for answer in self._answers if self._within(answer.ended, phases)]
+        """Those that ended within the phases, all without one: what lies between two phases is in none."""
+        return [answer for answer in self._answers if not phases or self._within(answer.ended, phases)]
 
     def looks(self, *phases: str) -> list[Look]:
         return [look for look in self._looks if self._within(look.at, phases)]
 
     def longest_gap(self, *phases: str) -> float:
-        """Seconds between two answers, the second of which came within the phases."""
+        """Seconds between two answers, where any of that time was in the phases: a silence may outlast its phase."""
         answered = [answer.ended for answer in self._answers if not answer.failed]
-        return max(after - before for before, after in pairwise(answered) if self._within(after, phases))
+        spans = [self.phases[phase] for phase in phases]
+        return max(
+            after - before
+            for before, after in pairwise(answered)
+            if any(before < ended and after > began for began, ended in spans)
+        )
 
     def series(self, page: str, name: str) -> Family:
         """All series of a metric in the page after a phase."""

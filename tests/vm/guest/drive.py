@@ -15,12 +15,10 @@ from pathlib import Path
 
 from vm.guest.said import note, open_log, records
 from vm.guest.scenarios import ALONE, LAST, TOGETHER, Lab, Scenario
-from vm.guest.scrape import PORT, Daemon, Forecasts
+from vm.guest.scrape import PORT, UNNAMED_SECONDS, Daemon, Forecasts
 
 SETTINGS = Path(__file__).with_name("oomcast.yaml")
 START_SECONDS = 90.0
-UNNAMED_SECONDS = 11.0
-"""After this the daemon books a kill that nobody named: one that it takes for two shows only then."""
 
 
 def main() -> None:

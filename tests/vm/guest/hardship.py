@@ -15,7 +15,7 @@ from typing import Any
 from vm.guest import unit
 from vm.guest.cell import ROOT, Cell
 from vm.guest.said import note, open_log, records
-from vm.guest.scrape import PORT, Daemon
+from vm.guest.scrape import PORT, UNNAMED_SECONDS, Daemon
 from vm.guest.service import Service, copy_programs
 from vm.guest.watch import Watch
 
@@ -36,8 +36,6 @@ HOGS = {"small": 450, "middle": 500, "large": 550}
 STEP_MIB, STEP_MS = 6, 500
 KILLS = 2
 KILLED_SECONDS = 120.0
-UNNAMED_SECONDS = 11.0
-"""After this the daemon books a kill that nobody named: one that it takes for two shows only then."""
 
 
 class Hardship:

@@ -13,6 +13,9 @@ _RUNS = re.compile(r'^oomcast_collector_runs_total{collector="(.*?)",outcome="su
 PORT = 19128
 """Of the daemon, without anything being set."""
 
+UNNAMED_SECONDS = 11.0
+"""After this the daemon books a kill that nobody named: one that it takes for two shows only then."""
+
 
 class Daemon:
     """The daemon that listens on a port of 127.0.0.1."""
