@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from requires import memory_mount
+from host import memory_mount
 
 GROW = Path(__file__).with_name("grow.py")
 

@@ -10,23 +10,15 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
+from host import ENGINES, PICTURES, VIRTIOFSD, cache, kernels, memory_mount, rustc, text, vm_kernel
+
 VARIABLE = "OOMCAST_REQUIRE"
-
-ENGINES = Path(__file__).parent.parent / ".venv-engines"
-"""The environment that scripts/setup engines makes."""
-
-VIRTIOFSD = (Path("/usr/lib/qemu/virtiofsd"), Path("/usr/libexec/virtiofsd"))
-"""Where QEMU's package, or one of its own, puts what gives a virtual machine a directory of this one."""
-
-
-PICTURES = Path(__file__).parent.parent / "grafana" / "pictures"
-"""What draws dashboards; scripts/setup pictures makes it ready."""
 
 
 def needs(*names: str) -> pytest.MarkDecorator:
@@ -58,32 +50,6 @@ def required(environ: Mapping[str, str]) -> frozenset[str]:
 def missing(name: str) -> str | None:
     """Why `name` is not available on this machine, or None if it is. Probed once per process."""
     return PROBES[_known(name)]()
-
-
-def memory_mount() -> tuple[int, Path] | None:
-    """The cgroup version (1 or 2) and mount point of the hierarchy with the memory controller, or None."""
-    for path, kind, options in _mounts():
-        if kind == "cgroup" and "memory" in options:
-            return 1, path
-        if kind == "cgroup2" and "memory" in _text(path / "cgroup.controllers").split():
-            return 2, path
-    return None
-
-
-def vm_kernel() -> Path | None:
-    """The newest kernel that scripts/setup vm has unpacked, a directory with boot and lib, or None."""
-    return max(_kernels().glob("linux-image-*"), default=None)
-
-
-def cache() -> Path:
-    """Where scripts/setup keeps what it has unpacked instead of installed it, whether it exists or not."""
-    directory = os.environ.get("XDG_CACHE_HOME")
-    return (Path(directory) if directory else Path.home() / ".cache") / "oomcast"
-
-
-def rustc() -> str | None:
-    """The Rust compiler: the one on the PATH or else rustup's, or None."""
-    return shutil.which("rustc") or shutil.which(str(Path.home() / ".cargo" / "bin" / "rustc"))
 
 
 def main() -> int:
@@ -136,7 +102,7 @@ def _kmsg() -> str | None:
         os.close(os.open("/dev/kmsg", os.O_RDWR | os.O_NONBLOCK))
     except OSError as error:
         return f"/dev/kmsg cannot be read and written: {error.strerror}"
-    if _text(Path("/proc/sys/debug/exception-trace")).strip() != "1":
+    if text(Path("/proc/sys/debug/exception-trace")).strip() != "1":
         return "debug.exception-trace is off, so crashes are not in the kernel's log"
     return None
 
@@ -162,11 +128,7 @@ def _vm() -> str | None:
         return absent
     if not any(path.exists() for path in VIRTIOFSD):
         return f"no virtiofsd at {' or '.join(map(str, VIRTIOFSD))}"
-    return None if vm_kernel() else f"no kernel in {_kernels()}: scripts/setup vm fetches one"
-
-
-def _kernels() -> Path:
-    return cache() / "vm"
+    return None if vm_kernel() else f"no kernel in {kernels()}: scripts/setup vm fetches one"
 
 
 def _engines() -> str | None:
@@ -250,21 +212,6 @@ def _python_commands(*names: str) -> str | None:
 def _commands(*names: str) -> str | None:
     absent = [name for name in names if shutil.which(name) is None]
     return f"not on the PATH: {', '.join(absent)}" if absent else None
-
-
-def _mounts() -> Iterator[tuple[Path, str, list[str]]]:
-    """Mount point, file system and its options, of each line of mountinfo."""
-    for line in _text(Path("/proc/self/mountinfo")).splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        yield Path(before.split(" ")[4]), kind, options.split(",")
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 PROBES: Mapping[str, Callable[[], str | None]] = MappingProxyType(

@@ -35,7 +35,7 @@ class Suite:
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Suite:
-    for name in ("conftest.py", "requires.py"):
+    for name in ("conftest.py", "requires.py", "host.py"):
         shutil.copy(HERE / name, tmp_path)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\naddopts = --import-mode=importlib --strict-markers\npythonpath = .\n"

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from host import ENGINES
 from oomcast.context import tokens
 from oomcast.context.tokens import Tokens, TokensError, by_size, by_tokenizer
-from requires import ENGINES, needs
+from requires import needs
 
 A_PIECE = 1 << 20
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from deploy.node import ADDRESS, Machine, Node, node
-from requires import cache
+from host import cache
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = "/etc/oomcast/oomcast.yaml"

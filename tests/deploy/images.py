@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from requires import cache
+from host import cache
 
 ROOT = Path(__file__).parents[2]
 BASE = "docker.io/library/debian:bookworm-slim"

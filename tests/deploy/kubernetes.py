@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from host import cache
 from oomcast.settings import Settings, load
 from oomcast_collectors.all import ALL
-from requires import cache
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "helm" / "oomcast"

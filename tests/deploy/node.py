@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from cgroups import Cgroup
 from deploy.node_cgroups import own_cgroups
-from requires import cache
+from host import cache
 
 ADDRESS = "10.191.28.2"
 _OURS = "10.191.28.1"

@@ -15,7 +15,8 @@ from cgroups import parent
 from deploy.containers import Container, Rules, container
 from deploy.kubernetes import ROOT, Resource, environment, pod, render, settings_file
 from deploy.kubernetes import container as chart_container
-from requires import cache, needs
+from host import cache
+from requires import needs
 
 pytestmark = needs("helm", "debian", "buildah", "cgroup")
 

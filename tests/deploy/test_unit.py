@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from host import cache
 from oomcast.core import CORE_METRICS
 from oomcast.plugins import find
 from oomcast.settings import Http, Settings, load
-from requires import cache, needs
+from requires import needs
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "systemd"
 NODE_UNITS = cache() / "debian" / "node" / "usr" / "lib" / "systemd" / "system"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from requires import cache
+from host import cache
 
 
 class Prometheus(NamedTuple):

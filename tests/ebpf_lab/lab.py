@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ebpf_lab.recipes import RECIPES
-from requires import rustc
+from host import rustc
 
 SOURCES = Path(__file__).parent / "src"
 PATIENCE = 30.0

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.program import group_members
 from e2e.stack import fetch, free_port
-from requires import ENGINES
+from host import ENGINES
 
 START_SECONDS = 200.0
 """It takes 25 on a machine at rest and five times that beside other work."""

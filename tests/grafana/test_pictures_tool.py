@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from e2e.stack import free_port, prometheus
-from requires import PICTURES, needs
+from host import PICTURES
+from requires import needs
 
 pytestmark = needs("pictures", "prometheus")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from requires import vm_kernel
+from host import vm_kernel
 from vm.hardship import Hardship
 from vm.machine import run
 from vm.results import Results

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from requires import VIRTIOFSD
+from host import VIRTIOFSD
 from vm.initramfs import initramfs
 
 INIT = Path(__file__).with_name("init.sh")

@@ -5,9 +5,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collectors.cgroup import trees
+from host import memory_mount
 from oomcast.contract import NotPresent
 from oomcast_collectors.hierarchy import Hierarchies, Mount, MountLine, find_hierarchies, parse_mountinfo
-from requires import memory_mount, needs
+from requires import needs
 
 LINE = "28 25 0:27 / {point} rw,relatime shared:13 - {kind} {kind} {options}\n"
 CGROUP2 = LINE.format(point="/sys/fs/cgroup", kind="cgroup2", options="rw,nsdelegate")

@@ -119,6 +119,13 @@ def test_a_seccomp_filter(call: int, number: int, refused: str) -> None:
     assert reason.startswith(f"the kernel refuses {refused} in spite of the daemon's capabilities: there is a seccomp")
 
 
+@pytest.mark.parametrize(("number", "blamed"), [(EPERM, False), (ENOSYS, True)])
+def test_a_kernel_that_may_want_for_locked_memory(number: int, blamed: bool) -> None:
+    """It says EPERM, and BCC can get more: that is for the child to try."""
+    old = "import platform; platform.release = lambda: '5.10.0-28-amd64'"
+    assert bool(said(having(0, *BOTH), old, filtered(BPF, number), KERNEL)) == blamed
+
+
 @pytest.mark.parametrize("uid", [0, STRANGER])
 def test_a_user_namespace(uid: int) -> None:
     """Of root, who can read tracefs there, and of somebody who cannot."""

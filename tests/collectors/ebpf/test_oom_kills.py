@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from collectors.ebpf.live import Live
+from host import memory_mount
 from oomcast.contract import Event
 from oomcast_collectors.ebpf import metrics
 from oomcast_collectors.ebpf.child.deaths.oom_kills import detailed
 from oomcast_collectors.ebpf.description import SHIPPED
-from requires import memory_mount, needs
+from requires import needs
 
 VICTIMS = metrics.VICTIMS.name
 LIMIT = 32 << 20

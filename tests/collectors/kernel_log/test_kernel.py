@@ -12,9 +12,10 @@ from subprocess import PIPE
 import pytest
 
 from collectors.kernel_log.support import Bench, values
+from host import memory_mount
 from oomcast.contract import Event, Roots
 from oomcast_collectors.kernel_log import KernelLogCollector
-from requires import memory_mount, needs, require
+from requires import needs, require
 
 LIMIT = 32 << 20
 HOG = "input()\nhoard = []\nwhile True: hoard.append(bytearray(b'x') * (1 << 20))"
