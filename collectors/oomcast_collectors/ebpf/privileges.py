@@ -17,6 +17,8 @@ from types import MappingProxyType
 TRACEFS, DEBUGFS_TRACEFS = "/sys/kernel/tracing", "/sys/kernel/debug/tracing"
 LINKS = (6, 10)
 """The first kernel with links for uprobes of whole processes; since 2025 what was there before takes CAP_SYS_ADMIN."""
+LOCKED_MEMORY = (5, 11)
+"""The first kernel whose tables and programs are no locked memory; BCC raises the limit itself where it may."""
 
 _BITS: Mapping[str, int] = MappingProxyType(
     {
@@ -163,7 +165,9 @@ def _loads() -> int:
     attr = (ctypes.c_uint64 * 6)(
         _TRACEPOINT | len(_RETURN_0) // 8 << 32, ctypes.addressof(code), ctypes.addressof(license_)
     )
-    return _tried(_SYS_BPF, _BPF_PROG_LOAD, ctypes.byref(attr), ctypes.sizeof(attr))
+    number = _tried(_SYS_BPF, _BPF_PROG_LOAD, ctypes.byref(attr), ctypes.sizeof(attr))
+    # It may be for the limit of locked memory, which BCC raises: the child will see.
+    return 0 if number == errno.EPERM and release() < LOCKED_MEMORY else number
 
 
 def _opens() -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from oomcast.contract import NotPresent
 from oomcast_collectors.ebpf.machine import find
-from oomcast_collectors.ebpf.privileges import TRACEFS, Tracefs, release, tracefs
+from oomcast_collectors.ebpf.privileges import LOCKED_MEMORY, TRACEFS, Tracefs, release, tracefs
 
 HEADERS = Path(__file__).parent.parent / "headers"
 """Just enough of the kernel's headers to compile programs that trace user space: types and the registers."""
@@ -22,10 +22,6 @@ _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE = 0x4000 | 0x40000
 _LONGEST = 60
 """Seconds in which a program is compiled."""
-
-
-_LOCKED_MEMORY = (5, 11)
-"""The first kernel whose tables are no locked memory; BCC raises the limit itself where it may."""
 
 
 class EbpfError(Exception):
@@ -92,7 +88,7 @@ def _failure(text: str) -> EbpfError:
     """By what the kernel said: EPERM, while EACCES is what it says of a program that it finds no good."""
     if os.strerror(errno.EPERM) not in text:
         return EbpfError(text)
-    if release() < _LOCKED_MEMORY:
+    if release() < LOCKED_MEMORY:
         text += " (before kernel 5.11 tables are locked memory: LimitMEMLOCK=infinity, or CAP_SYS_RESOURCE)"
     return NotPermitted(text)
 
