@@ -135,11 +135,13 @@ def test_ebpf_has_what_it_takes(mode: str, attached: set[str], root: Path, tmp_p
             _fits(one, resources)
 
 
-def test_the_directory_of_the_socket_becomes_the_daemons(tmp_path: Path) -> None:
-    resources = render({"requests": {"enabled": True}})
+@pytest.mark.parametrize(("others", "before"), [(False, 0), (True, 0), (True, 10001)])
+def test_the_directory_of_the_socket_becomes_the_daemons(others: bool, before: int, tmp_path: Path) -> None:
+    resources = render({"requests": {"enabled": True}, "privileges": {"otherUsers": others}})
     (first,) = pod(resources)["initContainers"]
     folder = tmp_path / "requests"
     folder.mkdir(mode=0o755)
+    os.chown(folder, before, before)
     kept = ",".join(f"+{name.lower()}" for name in first["securityContext"]["capabilities"]["add"])
     command = ["setpriv", f"--bounding-set=-all,{kept}", "--no-new-privs", *first["command"][:-1], str(folder)]
     subprocess.run(command, check=True, timeout=60)
