@@ -39,7 +39,7 @@ CONTEXTS: dict[str, dict[str, Any]] = {
     # Kubernetes takes no allowPrivilegeEscalation: false beside what implies it.
     "programs": ROOT_USER
     | {
-        "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN", "SYS_PTRACE"]},
+        "capabilities": {"drop": ["ALL"], "add": ["SYS_ADMIN", "SYS_PTRACE", "DAC_READ_SEARCH"]},
         "appArmorProfile": {"type": "Unconfined"},
     },
     "others": ROOT_USER

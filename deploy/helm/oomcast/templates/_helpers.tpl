@@ -97,7 +97,7 @@ Unconfined
 {{- $root := include "oomcast.root" . -}}
 {{- $added := list -}}
 {{- if eq $ebpf "kernel" }}{{ $added = concat $added (list "BPF" "PERFMON") }}{{ end -}}
-{{- if eq $ebpf "programs" }}{{ $added = concat $added (list "SYS_ADMIN" "SYS_PTRACE") }}{{ end -}}
+{{- if eq $ebpf "programs" }}{{ $added = concat $added (list "SYS_ADMIN" "SYS_PTRACE" "DAC_READ_SEARCH") }}{{ end -}}
 {{- if .Values.privileges.otherUsers }}{{ $added = concat $added (list "DAC_READ_SEARCH" "SYS_PTRACE") | uniq }}{{ end -}}
 {{- if .Values.privileges.kernelLog }}
 privileged: true
