@@ -6,10 +6,12 @@ certificates, and lets a client that never finishes its request keep its connect
 
 import asyncio
 import contextlib
+import errno
 import functools
 import logging
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
@@ -19,6 +21,9 @@ from uvicorn.server import ServerState
 from oomcast.address import listen_address
 from oomcast.webconnection import Connection, Limits, RareLog
 from oomcast.webtls import Tls
+
+_Found = tuple[int, int, int, str, tuple[Any, ...]]
+"""As getaddrinfo() has it: family, type, protocol, name, address."""
 
 
 class ListenError(Exception):
@@ -154,7 +159,7 @@ async def _bind(listen: str, backlog: int) -> list[socket.socket]:
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(found if host else _had(found)):
             # A name with several addresses has one port, also when the kernel chooses it.
             chosen = port or (listeners[0].getsockname()[1] if listeners else 0)
             # With the protocol: asyncio leaves Nagle's algorithm on where it is 0, and an answer then waits 40 ms.
@@ -170,3 +175,16 @@ async def _bind(listen: str, backlog: int) -> list[socket.socket]:
             listener.close()
         raise ListenError(f"cannot listen on {listen}: {exc.strerror or exc}") from exc
     return listeners
+
+
+def _had(found: Sequence[_Found]) -> Sequence[_Found]:
+    """Without the families that the kernel has not (ipv6.disable=1), if it has any: all are named whatever it has."""
+    had = []
+    for one in found:
+        try:
+            socket.socket(*one[:3]).close()
+        except OSError as error:
+            if error.errno == errno.EAFNOSUPPORT:
+                continue
+        had.append(one)
+    return had or found

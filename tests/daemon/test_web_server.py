@@ -1,8 +1,11 @@
 """Starting, stopping and addresses of the server."""
 
 import asyncio
+import platform
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
+from daemon import without_ipv6
 from daemon.web_harness import TEXT, Body, Running, app, read_all, serving
 from oomcast.webconnection import Limits
 from oomcast.webserver import ListenError, Server
@@ -21,6 +25,13 @@ from oomcast.webserver import ListenError, Server
 def plain() -> Iterator[Running]:
     with serving(app()) as running:
         yield running
+
+
+BIND = """
+import asyncio, sys
+from oomcast.webserver import _bind
+print(len(asyncio.run(_bind(sys.argv[1], 8))), "listener")
+"""
 
 
 async def _slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,6 +107,14 @@ def test_every_address_with_one_port() -> None:
         port = running.address[1]
         for host in ("127.0.0.1", "[::1]"):
             assert httpx.get(f"http://{host}:{port}/metrics").content == TEXT
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter is for x86-64")
+@pytest.mark.parametrize(("listen", "what"), [(":0", "1 listener"), ("[::1]:0", "Address family not supported")])
+def test_a_kernel_without_ipv6(listen: str, what: str) -> None:
+    command = [sys.executable, without_ipv6.__file__, sys.executable, "-c", BIND, listen]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert what in done.stdout + done.stderr
 
 
 def test_signals_stay_with_the_caller() -> None:
