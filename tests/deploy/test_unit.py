@@ -15,7 +15,8 @@ from oomcast.plugins import find
 from oomcast.settings import Http, Settings, load
 from requires import needs
 
-SHIPPED = Path(__file__).parents[2] / "deploy" / "systemd"
+CHECKOUT = Path(__file__).parents[2]
+SHIPPED = CHECKOUT / "deploy" / "systemd"
 NODE_UNITS = cache() / "debian" / "node" / "usr" / "lib" / "systemd" / "system"
 
 # What `systemd-analyze security` says at most, 0 to 10.
@@ -86,6 +87,12 @@ def test_each_exposure_has_its_reason_and_each_reason_its_exposure(root: Path, d
     reasons = sorted(name for text in texts(drop_in) for name in _REASON.findall(text))
     assert reasons == exposed
     assert len(exposed) > 10
+
+
+def test_the_documentation_has_the_table_that_was_measured() -> None:
+    """By test_unit_sandbox.py."""
+    measured = Path(__file__).with_name("sandbox") / "modes.md"
+    assert measured.read_text() in (CHECKOUT / "docs" / "deploy.md").read_text()
 
 
 def settings(path: Path) -> Settings:
