@@ -73,7 +73,7 @@ test-vm: setup-dev setup-cc setup-vm ## run the daemon on cgroup v2 in a virtual
 test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on the CPU: 3.4 GB of disk, some 6 minutes the first time
 	@$(BIN)/python -m pytest tests/engines $(ARGS)
 
-test-deploy: setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-deploy ## check and try the unit, the package, the image and the chart: 0.9 GB, some 5 minutes
+test-deploy: setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-deploy ## check and try the unit, the package, the image and the chart: 0.9 GB, some 8 minutes
 	@$(BIN)/python -m pytest -rP -n $$(nproc) --dist loadfile tests/deploy $(ARGS)
 
 generate: setup ## write the rules, the dashboards, the copies in the chart and their documentation anew, from the tables
