@@ -121,7 +121,7 @@ def _engines(stack: ExitStack, directory: Path, cgroups: Owned, shape: Shape) ->
     for container in cgroups.directories[: shape.engines]:
         _limit(container, cgroups.version, _ENGINE_BYTES)
         join = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(container / "cgroup.procs")]
-        server = stack.enter_context(child([*join, str(program), str(HERE / "serve_engines.py"), "1"]))
+        server = stack.enter_context(child([*join, str(program), str(HERE / "serve_engines.py"), "1"], quiet=True))
         found.append((server.pid, json.loads(server.answer())[0]))
     return found
 

@@ -121,6 +121,13 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise ValueError(json.load(error)["error"]) from error
 
+    def slowest(self) -> list[tuple[float, str, str]]:
+        """Seconds of its last evaluation, group and name of each rule, the slowest first."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/rules", timeout=_PATIENCE) as answer:
+            groups = json.load(answer)["data"]["groups"]
+        every = [(rule["evaluationTime"], group["name"], rule["name"]) for group in groups for rule in group["rules"]]
+        return sorted(every, reverse=True)
+
     def number(self, expr: str) -> float:
         """Of the only series, 0 of none."""
         found = self.query(expr)["result"]

@@ -13,6 +13,7 @@ BUDGET = 2000
 """Series of a node at defaults."""
 
 _TOP = 12
+_KNOWN = 0.001
 _MANY = (500, 2000)
 
 
@@ -47,13 +48,17 @@ def show_phases(what: str, phases: Mapping[str, Watched]) -> None:
     table(f"fleet: {what}", columns, rows)
 
 
-def show_groups(what: str, watched: Watched) -> None:
-    columns = ("group", "every", "seen", "median s", "longest s", "of its interval", "missed")
+def show_groups(what: str, watched: Watched, nodes: int) -> None:
+    """Where a group takes its interval, Prometheus has as many nodes as it can have: rules of a group wait in turn."""
+    columns = ("group", "every", "seen", "median s", "longest s", "median of its interval", "missed", "full at nodes")
     rows = []
     for name, group in watched.groups.items():
         took = group.seconds
-        cells = [f"{median(took):.3f}", f"{max(took):.3f}", f"{max(took) / group.interval:.1%}"] if took else [""] * 3
-        rows.append([name, f"{group.interval:.0f} s", len(took), *cells, f"{group.missed:.0f}"])
+        # What hardly anything is known of fits whatever number of nodes.
+        share = median(took) / group.interval if took else 0
+        full = f"{nodes / share:,.0f}" if share >= _KNOWN else ""
+        cells = [f"{median(took):.3f}", f"{max(took):.3f}", f"{share:.1%}"] if took else [""] * 3
+        rows.append([name, f"{group.interval:.0f} s", len(took), *cells, f"{group.missed:.0f}", full])
     table(f"fleet: rule groups, {what}", columns, rows)
 
 
@@ -72,16 +77,25 @@ def show_costs(what: str, costs: Sequence[Cost], nodes: int) -> None:
         for c in costs[:_TOP]
     ]  # fmt: skip
     table(f"fleet: samples that one evaluation reads after three days, {what}", columns, rows)
+
+
+def show_slowest(what: str, slowest: Sequence[tuple[float, str, str]]) -> None:
+    rows = [(name, group.removeprefix("oomcast-"), f"{seconds:.3f}") for seconds, group, name in slowest[:_TOP]]
+    table(f"fleet: the slowest rules, one evaluation, {what}", ("rule", "group", "s"), rows)
+
+
+def show_groups_cost(what: str, costs: Sequence[Cost], nodes: int) -> None:
+    """As queries that count what they find: without what it takes to record it."""
     groups: dict[str, list[Cost]] = {}
     for cost in costs:
         groups.setdefault(cost.group, []).append(cost)
-    columns = ("group", "every", "samples a node", "a node and second", "seconds of all its rules as queries")
-    rows = [
-        (name, f"{of[0].interval:.0f} s", f"{sum(c.samples for c in of) / nodes:,.0f}",
-         f"{sum(c.samples / c.interval for c in of) / nodes:,.0f}", f"{sum(c.seconds for c in of):.3f}")
-        for name, of in groups.items()
-    ]  # fmt: skip
-    table(f"fleet: the same by group, {what}", columns, rows)
+    columns = ("group", "every", "samples a node", "CPU s", "cores", "CPU ms a node")
+    rows = []
+    for name, of in groups.items():
+        used, every = sum(cost.cpu for cost in of), of[0].interval
+        cells = [f"{used:.3f}", f"{used / every:.4f}", f"{used / nodes * 1e3:.2f}"]
+        rows.append([name, f"{every:.0f} s", f"{sum(cost.samples for cost in of) / nodes:,.0f}", *cells])
+    table(f"fleet: one evaluation, {what}", columns, rows)
 
 
 def show_blocks(blocks: Mapping[str, Block]) -> None:
