@@ -1,4 +1,4 @@
-"""What a fleet costs: series of one node, and a Prometheus over hundreds of them: `bench/fleet.py [PART..]`.
+"""What a fleet costs: series of one node, and a Prometheus over hundreds of them: `bench/scale.py [PART..]`.
 
 The nodes are played: pages that one real daemon gave, each node's with values and ids of its own, served on loopback.
 Prometheus is a real one with the configuration and the rules that are shipped. Takes root, for cgroups; and two hours
