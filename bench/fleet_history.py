@@ -15,7 +15,6 @@ import yaml
 
 from fleet_pages import Player, Script
 from fleet_prometheus import RULES, Programs, Prometheus
-from machine import cpu
 
 SCRAPED, COUNTED = 15, 120
 """Seconds between two samples: of what is scraped, of the counters that the group oomcast-slo-long records."""
@@ -33,15 +32,13 @@ _TIMEOUT = 1200
 
 
 class Cost(NamedTuple):
-    """Of one evaluation, as a query that counts what it finds. samples: read. peak: held in memory at a time. cpu:
-    seconds of Prometheus beyond what it takes anyway."""
+    """Of one evaluation. samples: read. peak: held in memory at a time."""
 
     group: str
     rule: str
     interval: float
     samples: int
     peak: int
-    cpu: float
 
 
 class _Past(NamedTuple):
@@ -114,18 +111,13 @@ def look_back() -> Mapping[str, int]:
     return found
 
 
-def costs(one: Prometheus, at: float, idle: float) -> list[Cost]:
-    """Of all rules that are shipped, those that read most first.
-
-    at: when, UTC seconds. idle: cores that Prometheus takes meanwhile for all else; it should evaluate no rules.
-    """
+def costs(one: Prometheus) -> list[Cost]:
+    """Of all rules that are shipped, those that read most first."""
     found = []
     for group in yaml.safe_load(RULES.read_text())["groups"]:
         interval = _SECONDS["m"] * int(group["interval"].rstrip("m")) if "interval" in group else SCRAPED
         for rule in group["rules"]:
-            used, began = cpu(one.pid), time.monotonic()
-            read = one.query(f"count({rule['expr']})", stats="all", time=str(at))["stats"]["samples"]
-            took = max(cpu(one.pid) - used - idle * (time.monotonic() - began), 0)
+            read = one.query(f"count({rule['expr']})", stats="all")["stats"]["samples"]
             name = rule.get("record") or f"{rule['alert']} {rule['labels'].get('severity', '')}"
-            found.append(Cost(group["name"], name, interval, read["totalQueryableSamples"], read["peakSamples"], took))
+            found.append(Cost(group["name"], name, interval, read["totalQueryableSamples"], read["peakSamples"]))
     return sorted(found, key=lambda cost: -cost.samples)

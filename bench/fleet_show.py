@@ -77,25 +77,17 @@ def show_costs(what: str, costs: Sequence[Cost], nodes: int) -> None:
         for c in costs[:_TOP]
     ]  # fmt: skip
     table(f"fleet: samples that one evaluation reads after three days, {what}", columns, rows)
+    groups: dict[str, list[Cost]] = {}
+    for cost in costs:
+        groups.setdefault(cost.group, []).append(cost)
+    totals = [(name, of[0].interval, sum(cost.samples for cost in of) / nodes) for name, of in groups.items()]
+    lines = [(name, f"{every:.0f} s", f"{read:,.0f}", f"{read / every:,.0f}") for name, every, read in totals]
+    table(f"fleet: the same by group, {what}", ("group", "every", "samples a node", "a node and second"), lines)
 
 
 def show_slowest(what: str, slowest: Sequence[tuple[float, str, str]]) -> None:
     rows = [(name, group.removeprefix("oomcast-"), f"{seconds:.3f}") for seconds, group, name in slowest[:_TOP]]
     table(f"fleet: the slowest rules, one evaluation, {what}", ("rule", "group", "s"), rows)
-
-
-def show_groups_cost(what: str, costs: Sequence[Cost], nodes: int) -> None:
-    """As queries that count what they find: without what it takes to record it."""
-    groups: dict[str, list[Cost]] = {}
-    for cost in costs:
-        groups.setdefault(cost.group, []).append(cost)
-    columns = ("group", "every", "samples a node", "CPU s", "cores", "CPU ms a node")
-    rows = []
-    for name, of in groups.items():
-        used, every = sum(cost.cpu for cost in of), of[0].interval
-        cells = [f"{used:.3f}", f"{used / every:.4f}", f"{used / nodes * 1e3:.2f}"]
-        rows.append([name, f"{every:.0f} s", f"{sum(cost.samples for cost in of) / nodes:,.0f}", *cells])
-    table(f"fleet: one evaluation, {what}", columns, rows)
 
 
 def show_blocks(blocks: Mapping[str, Block]) -> None:

@@ -8,7 +8,6 @@ for all parts.
 import argparse
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -58,27 +57,22 @@ class Bench:
             phases = {"no rules": watch(one, fleet, self._seconds)}
             one.reload(settings(fleet.targets, rules=[RULES]))
             phases["rules"] = watch(one, fleet, self._seconds)
-            firing, slowest, at = told(one), one.slowest(), time.time()  # noqa: TID251 - Prometheus has UTC
+            firing, slowest = told(one), one.slowest()
             one.reload(settings(fleet.targets, rules=[RULES], remote=remote))
             phases["and remote write"] = watch(one, fleet, self._seconds)
-            one.reload(settings(fleet.targets))
-            found = costs(one, at, phases["no rules"].cpu)
         what = f"{self._nodes} nodes of {SIZES[name]}, {fleet.series:,} series each, Prometheus {one.programs.version}"
         fleet_show.show_phases(what, phases)
         fleet_show.show_groups(what, phases["rules"], self._nodes)
         fleet_show.show_slowest(what, slowest)
-        fleet_show.show_groups_cost(what, found, self._nodes)
         fleet_show.show_alerts(what, fleet, firing)
 
     def _rules(self) -> None:
         with self._started("full", _FEW, past=True) as (one, fleet):
             one.reload(settings(fleet.targets, rules=[RULES]))
-            watched, at = watch(one, fleet, _SLOWEST), time.time()  # noqa: TID251
-            one.reload(settings(fleet.targets))
-            found = costs(one, at, 0)
+            watched = watch(one, fleet, _SLOWEST)
+            found = costs(one)
         what = f"of {SIZES['full']}"
         fleet_show.show_costs(what, found, _FEW)
-        fleet_show.show_groups_cost(f"after three days, {what}", found, _FEW)
         fleet_show.show_groups(f"{_FEW} nodes with three days of history, {what}", watched, _FEW)
 
     def _disk(self) -> None:
