@@ -15,7 +15,9 @@ ARENA = {"kind": "arena", "library": "@", "allocate": "arena_alloc", "free": "ar
 POOL = {"kind": "pool", "library": "@", "allocate": "pool_get", "free": "pool_put"}
 SETTINGS = {"libc": "full", "budget": 100, "pairs": ["cuda", "cudart", "rust", ARENA, POOL]}
 PROGRAMS = ("leak", "stripped", "threads", "reallocs", "pool", "flows", "cuda", "arena", "static", "quick")
-LOST = ("blocks", "calls", "stacks", "ages", "ranges")
+LOST = ("blocks", "calls", "ages", "ranges")
+"""Not stacks: where two of them meet in a place of the kernel's table the later one is lost. The place is a hash of
+addresses, which differ in each run, so that it happens in some runs and not in others; counts and bytes are kept."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,7 @@ def followed() -> Iterator[Live]:
         live.until(lambda: live.reports > 0)
         yield live
         live.settle()
-        assert [live.value("oomcast_ebpf_probe_lost_total", "allocations", table) for table in LOST] == [0] * 5
+        assert [live.value("oomcast_ebpf_probe_lost_total", "allocations", table) for table in LOST] == [0] * 4
         assert not live.logs
 
 
