@@ -74,7 +74,9 @@ test-engines: setup-dev setup-engines ## run the tests that drive a real vLLM on
 	@$(BIN)/python -m pytest tests/engines $(ARGS)
 
 test-deploy: setup-dev setup-prometheus setup-cc setup-ebpf setup-vm setup-deploy ## check and try the unit, the package, the image and the chart: 0.9 GB, some 8 minutes
-	@$(BIN)/python -m pytest -rP -n $$(nproc) --dist loadfile tests/deploy $(ARGS)
+	@if [ -n '$(subst ','\'',$(ARGS))' ]; then exec $(BIN)/python -m pytest tests/deploy $(ARGS); fi; \
+	$(BIN)/python -m pytest -n $$(nproc) --dist loadfile tests/deploy -m 'not alone' && others=0 || others=1; \
+	$(BIN)/python -m pytest tests/deploy -m alone && exit $$others
 
 generate: setup ## write the rules, the dashboards, the copies in the chart and their documentation anew, from the tables
 	@PYTHONPATH=grafana $(BIN)/python scripts/generate.py

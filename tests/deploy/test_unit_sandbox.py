@@ -30,7 +30,7 @@ from host import cache, vm_kernel
 from requires import needs
 from vm.machine import Guest, run
 
-pytestmark = needs("vm", "debian", "cc")
+pytestmark = [needs("vm", "debian", "cc"), pytest.mark.alone]
 
 TABLE = Path(__file__).with_name("sandbox") / "modes.md"
 MIB = 1 << 20
