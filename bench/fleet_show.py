@@ -36,12 +36,13 @@ def show_names(one: Told) -> None:
 def show_phases(what: str, phases: Mapping[str, Watched]) -> None:
     columns = (
         "", "s", "CPU cores", "to no rules", "RSS GB", "head series", "samples/s", "MB/s as text", "gzip", "WAL MB/s",
-        "remote MB/s", "scrapes made", "CPU cores of the played nodes",
+        "remote MB/s", "remote samples/s", "scrapes made", "CPU cores of the played nodes",
     )  # fmt: skip
     floor = phases["no rules"]
     rows = [
         (name, f"{w.seconds:.0f}", f"{w.cpu:.2f}", f"{w.cpu / floor.cpu:.2f}", f"{w.rss / 1e9:.2f}", f"{w.series:,.0f}",
-         f"{w.samples:,.0f}", f"{w.text / MB:.2f}", f"{w.wire / MB:.2f}", f"{w.wal / MB:.2f}", f"{w.remote / MB:.2f}",
+         f"{w.samples:,.0f}", f"{w.text / MB:.2f}", f"{w.wire / MB:.2f}", f"{w.wal / MB:.2f}",
+         f"{w.remote / MB:.2f}", f"{w.remote_samples:,.0f}",
          f"{w.made:.0%}", f"{w.server:.2f}")
         for name, w in phases.items()
     ]  # fmt: skip

@@ -81,8 +81,8 @@ class Watched(NamedTuple):
     wire: float
     wal: float
     made: float
-    rules: float
     remote: float
+    remote_samples: float
     groups: Mapping[str, Group]
 
 
@@ -129,8 +129,8 @@ def watch(prometheus: Prometheus, fleet: Fleet, seconds: float) -> Watched:
         / passed
         * SCRAPED
         / (len(fleet.targets) - fleet.numbers["silent"]),
-        rules=_rate(first, last, "prometheus_rule_group_duration_seconds_sum"),
         remote=_rate(first, last, "prometheus_remote_storage_bytes_total"),
+        remote_samples=_rate(first, last, "prometheus_remote_storage_samples_total"),
         groups=_groups(first, last, seen),
     )
 
