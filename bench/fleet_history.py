@@ -73,7 +73,7 @@ def write(script: Script, targets: Sequence[str], programs: Programs, home: Path
 
 def _pasts(script: Script, number: int, target: str) -> Iterator[_Past]:
     player = Player(script, number)
-    player.page(time.time())  # noqa: TID251
+    player.page(time.time())  # noqa: TID251 - what pages say is UTC
     rising = {i: rise for rises in script.rises for i, rise in rises}
     node = target.rpartition(":")[0]
     own = f'cluster="inference",node="{node}"'

@@ -19,7 +19,7 @@ from collectors.gpu.driver import FakeDriver, build
 from fleet_pages import MARK
 from machine import HERE, child, daemon
 from oomcast.client import Client
-from owned import LIMIT, Owned, parent
+from owned import LIMIT, Owned, held, limit, parent
 from peers import Missing
 
 OBJECTIVES = [
@@ -98,18 +98,10 @@ def _cgroups(shape: Shape) -> Iterator[Owned]:
             container.mkdir(parents=True)
             if made.version == 2:
                 (pod / "cgroup.subtree_control").write_text("+memory")
-            _limit(container, made.version, LIMIT)
+            limit(container, made.version, LIMIT)
             made.directories.append(container)
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
-            names.write("\n".join(map(str, made.directories)))
-            names.flush()
-            with child([sys.executable, "-S", HERE / "hold.py", names.name]) as holder:
-                made.hold(holder)
-                yield made
-
-
-def _limit(directory: Path, version: int, size: int) -> None:
-    (directory / ("memory.max" if version == 2 else "memory.limit_in_bytes")).write_text(str(size))
+        with held(made):
+            yield made
 
 
 def _engines(stack: ExitStack, directory: Path, cgroups: Owned, shape: Shape) -> Sequence[tuple[int, int]]:
@@ -119,7 +111,7 @@ def _engines(stack: ExitStack, directory: Path, cgroups: Owned, shape: Shape) ->
     program.symlink_to(os.path.realpath(sys.executable))
     found = []
     for container in cgroups.directories[: shape.engines]:
-        _limit(container, cgroups.version, _ENGINE_BYTES)
+        limit(container, cgroups.version, _ENGINE_BYTES)
         join = ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', str(container / "cgroup.procs")]
         server = stack.enter_context(child([*join, str(program), str(HERE / "serve_engines.py"), "1"], quiet=True))
         found.append((server.pid, json.loads(server.answer())[0]))

@@ -69,16 +69,23 @@ def owned(count: int) -> Iterator[Owned]:
         for directory in made.directories:
             directory.mkdir()
             limit(directory, made.version)
-        with tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
-            names.write("\n".join(map(str, made.directories)))
-            names.flush()
-            with child([sys.executable, "-S", HERE / "hold.py", names.name]) as holder:
-                made.hold(holder)
-                yield made
+        with held(made):
+            yield made
 
 
-def limit(directory: Path, version: int) -> None:
-    (directory / ("memory.max" if version == 2 else "memory.limit_in_bytes")).write_text(str(LIMIT))
+@contextmanager
+def held(made: Owned) -> Iterator[None]:
+    """A process in each of the cgroups that were made."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
+        names.write("\n".join(map(str, made.directories)))
+        names.flush()
+        with child([sys.executable, "-S", HERE / "hold.py", names.name]) as holder:
+            made.hold(holder)
+            yield
+
+
+def limit(directory: Path, version: int, size: int = LIMIT) -> None:
+    (directory / ("memory.max" if version == 2 else "memory.limit_in_bytes")).write_text(str(size))
 
 
 def _remove(directory: Path) -> None:

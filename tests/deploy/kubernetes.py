@@ -77,12 +77,12 @@ def of(resources: Sequence[Resource], kind: str) -> Resource:
 
 def pod(resources: Sequence[Resource]) -> Resource:
     """The pod's specification in the DaemonSet."""
-    return of(resources, "DaemonSet")["spec"]["template"]["spec"]  # type: ignore[no-any-return]
+    return of(resources, "DaemonSet")["spec"]["template"]["spec"]  # type: ignore[no-any-return] # YAML's
 
 
 def container(resources: Sequence[Resource]) -> Resource:
     (only,) = pod(resources)["containers"]
-    return only  # type: ignore[no-any-return]
+    return only  # type: ignore[no-any-return] # YAML's
 
 
 def environment(resources: Sequence[Resource], host: str = "192.0.2.7") -> dict[str, str]:
@@ -103,7 +103,7 @@ def settings_file(resources: Sequence[Resource]) -> str:
     (volume,) = (one for one in pod(resources)["volumes"] if one["name"] == "settings")
     name = volume["projected"]["sources"][0]["configMap"]["name"]
     (found,) = (one for one in resources if one["kind"] == "ConfigMap" and one["metadata"]["name"] == name)
-    return found["data"]["oomcast.yaml"]  # type: ignore[no-any-return]
+    return found["data"]["oomcast.yaml"]  # type: ignore[no-any-return] # YAML's
 
 
 def settings(resources: Sequence[Resource], folder: Path, host: str = "192.0.2.7") -> Settings:

@@ -31,7 +31,7 @@ _ENVIRONMENT |= {"LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
 _ENTER = """\
 for group in $CGROUPS; do echo $$ >"$group/cgroup.procs"; done
 mount -t tmpfs tmpfs /run
-rm -rf "$OVER/work/work/incompat"
+(cd "$OVER/work" && rm -rf work/incompat)
 mount -t overlay overlay -o "volatile,lowerdir=$BELOW,upperdir=$OVER/upper,workdir=$OVER/work" "$OVER/root"
 ip link set lo up
 exec systemd-nspawn --quiet --directory="$OVER/root" --machine=oomnode --register=no --keep-unit "$@"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cgroups import parent
-from deploy.containers import Container, Rules, container
+from deploy.containers import Container, Rules, container, tracefs
 from deploy.kubernetes import ROOT, Resource, environment, pod, render, settings_file
 from deploy.kubernetes import container as chart_container
 from host import cache
@@ -40,17 +40,6 @@ def root(tmp_path: Path) -> Iterator[Path]:
         yield parts["root"]
     finally:
         subprocess.run(["umount", parts["root"]], check=True, timeout=60)
-
-
-@contextmanager
-def tracing(folder: Path) -> Iterator[Path]:
-    """The host's /sys/kernel/tracing, which not every machine has mounted."""
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tracefs", "tracefs", folder], check=True, timeout=60)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", folder], check=True, timeout=60)
 
 
 @contextmanager
@@ -121,7 +110,7 @@ def test_without_any_right_it_sees_the_cgroups_of_the_node(root: Path, tmp_path:
 )
 def test_ebpf_has_what_it_takes(mode: str, attached: set[str], root: Path, tmp_path: Path) -> None:
     resources = render({"ebpf": {"mode": mode}})
-    with tracing(tmp_path / "tracing") as folder:
+    with tracefs(tmp_path) as folder:
         places = _pods(tmp_path) | {"/sys/kernel/tracing": folder}
         # containerd's profile allows these with their capabilities since 2022; podman's, which is here, since 2025.
         calls = ("bpf", "perf_event_open") if mode == "kernel" else ()

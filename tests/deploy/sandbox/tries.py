@@ -39,7 +39,7 @@ def _actions() -> Mapping[str, Callable[[], object]]:
         **{f"write {path}": _writes(path) for path in _WRITTEN},
         "read the engine's descriptors": lambda: Path(f"/proc/{engine}/fd/0").readlink(),
         "read the engine's mappings": _reads(f"/proc/{engine}/maps"),
-        "read the engine's root": lambda: list(Path(f"/proc/{engine}/root/").iterdir()),
+        "read the engine's root": lambda: list(Path(f"/proc/{engine}", "root").iterdir()),
         "open the engine's memory to read": lambda: os.close(os.open(f"/proc/{engine}/mem", os.O_RDONLY)),
         "open the engine's memory to write": lambda: os.close(os.open(f"/proc/{engine}/mem", os.O_WRONLY)),
         "open process 1's memory to write": lambda: os.close(os.open("/proc/1/mem", os.O_WRONLY)),
