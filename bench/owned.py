@@ -75,7 +75,7 @@ def owned(count: int) -> Iterator[Owned]:
 
 @contextmanager
 def held(made: Owned) -> Iterator[None]:
-    """A process in each of the cgroups that were made."""
+    """Memory in each of the cgroups that were made, of one process that goes through them and stays."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as names:
         names.write("\n".join(map(str, made.directories)))
         names.flush()
